@@ -1,0 +1,51 @@
+/**
+ * The paper's restricted hierarchical model as it is written (eq. restrict),
+ * decay held fixed:
+ *
+ *   y | beta, w, tau_sq ~ normal(X beta + A w, tau_sq I)
+ *   w | sigma_sq        ~ normal(0, sigma_sq R(phi))
+ *
+ * gamma = infinity is A_ii = 0, so that w*_i = A_ii w_i is exactly zero. For
+ * teaching, and for the tests that hold the marginal programs against it. w
+ * has one value a distinct site, so that coincident records are legal.
+ */
+functions {
+  #include functions/covariance.stanfunctions
+  #include functions/priors.stanfunctions
+}
+data {
+  int<lower=1> N; // records
+  int<lower=1> P; // columns of the design matrix, intercept included
+  int<lower=1> S; // distinct sites
+  matrix[N, P] X; // design matrix
+  vector[N] y; // response on the modelled scale
+  matrix[S, 2] coords; // planar coordinates of the sites
+  array[N] int<lower=1, upper=S> site; // the site of each record
+  vector<lower=0, upper=1>[N] A; // diagonal of A; 1 unflagged, 0 fully smoothed
+  real<lower=0> phi; // the decay held
+  real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
+  real<lower=r_lower> r_upper;
+  vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
+  int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
+  array[2] real<lower=0> sigma_par; // scale, unused; or shape, scale
+  array[2] real<lower=0> tau_par; // likewise
+}
+transformed data {
+  matrix[S, S] l
+    = cholesky_decompose(exponential_correlation(distances(coords, coords),
+                                                 phi));
+}
+parameters {
+  vector[P] beta;
+  real<lower=0> sigma_sq;
+  real<lower=r_lower * sigma_sq, upper=r_upper * sigma_sq> tau_sq;
+  vector[S] w;
+}
+model {
+  target += normal_lpdf(beta | 0, beta_scale);
+  target += variance_lpdf(sigma_sq | variance_prior, sigma_par);
+  target += variance_lpdf(tau_sq | variance_prior, tau_par);
+  target += multi_normal_cholesky_lpdf(w | rep_vector(0, S),
+                                       sqrt(sigma_sq) * l);
+  target += normal_lpdf(y | X * beta + A .* w[site], sqrt(tau_sq));
+}
