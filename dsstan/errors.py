@@ -1,0 +1,101 @@
+"""What can go wrong, one class for each thing a caller may want to catch.
+
+Messages name columns, terms and row positions. They never repeat a value of the data, so
+that a traceback can be shown to somebody who may not see the table.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "ConvergenceError",
+    "CoordinateError",
+    "DatasetError",
+    "DsstanError",
+    "DsstanWarning",
+    "EngineError",
+    "FormulaError",
+    "InputError",
+    "ReleaseError",
+    "SurfaceError",
+    "TableError",
+    "describe_rows",
+]
+
+_ROWS_SHOWN = 5
+
+
+class DsstanError(Exception):
+    """Base class of every error that this package raises on purpose."""
+
+
+class InputError(DsstanError, ValueError):
+    """Raised when an argument, or the data in it, cannot be used as it stands."""
+
+
+class FormulaError(InputError):
+    """Raised when a formula cannot be read, or asks for something that is not allowed."""
+
+
+class CoordinateError(InputError):
+    """Raised when coordinates are missing, impossible, swapped or of an undecided unit."""
+
+
+class TableError(InputError):
+    """Raised when the rows or columns of a table do not allow the model to be fitted."""
+
+
+class SurfaceError(DsstanError):
+    """Raised when the profile surface cannot be computed or interpolated well enough."""
+
+
+class ConvergenceError(DsstanError):
+    """Raised when the draws of a fit are not good enough for the use made of them."""
+
+
+class EngineError(DsstanError, RuntimeError):
+    """Raised when Stan is missing, does not compile a program or stops while running it."""
+
+
+class ReleaseError(DsstanError):
+    """Raised when a release would be incomplete or would publish something confidential."""
+
+
+class DatasetError(DsstanError):
+    """Raised when an example data set cannot be found, downloaded or verified."""
+
+
+class DsstanWarning(UserWarning):
+    """Issued when a result is usable but rests on something the user should know."""
+
+
+def describe_rows(bad: NDArray[np.bool_]) -> str:
+    """Say which rows are meant, for an error message.
+
+    Positions are given rather than index labels: a label may itself be confidential.
+
+    Parameters
+    ----------
+    bad
+        True for each row meant, shape (N,).
+
+    Returns
+    -------
+    str
+        The number of rows and the positions of at most the first five, counted from 0.
+
+    Examples
+    --------
+    >>> describe_rows(np.array([False, True, True]))
+    '2 rows (positions 1, 2, counted from 0)'
+    >>> describe_rows(np.ones(7, dtype=bool))
+    '7 rows (positions 0, 1, 2, 3, 4 and 2 more, counted from 0)'
+    """
+    positions = np.flatnonzero(bad)
+    shown = ", ".join(str(i) for i in positions[:_ROWS_SHOWN])
+    more = len(positions) - _ROWS_SHOWN
+    tail = f" and {more} more" if more > 0 else ""
+    noun, place = ("row", "position") if len(positions) == 1 else ("rows", "positions")
+    return f"{len(positions)} {noun} ({place} {shown}{tail}, counted from 0)"
