@@ -1,0 +1,227 @@
+"""One verdict on a fit, with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.surface import TOLERANCE
+
+Floats = NDArray[np.float64]
+
+RHAT_LIMIT = 1.01
+ESS_PER_CHAIN = 100
+EBFMI_LIMIT = 0.3
+DIVERGENT_SHARE = 0.005
+TREEDEPTH_SHARE = 0.01
+LEANING_SHARE = 0.05
+LEANING_ZONE = 0.02
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition of a verdict.
+
+    Attributes
+    ----------
+    name
+        What is measured, e.g. ``"rhat"``.
+    value
+        Its worst value.
+    limit
+        What it should meet, in words.
+    severity
+        ``"ok"``, ``"warning"`` or ``"failure"``.
+    where
+        The parameter concerned, if any.
+    advice
+        What to do, if it is not met.
+    """
+
+    name: str
+    value: float
+    limit: str
+    severity: str
+    where: str = ""
+    advice: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        advice = f": {self.advice}" if self.severity != "ok" else ""
+        return (
+            f"{self.severity}: {self.name}{place} {self.value:.4g}, should be {self.limit}{advice}"
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a fit may reach synthesis, and why."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True unless a check failed; warnings do not count."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """Checks that failed."""
+        return tuple(c for c in self.checks if c.severity == "failure")
+
+    @property
+    def warnings(self) -> tuple[Check, ...]:
+        """Checks that warn."""
+        return tuple(c for c in self.checks if c.severity == "warning")
+
+    def __str__(self) -> str:
+        head = "passed" if self.passed else "failed"
+        return "\n".join([head, *(str(c) for c in self.failures + self.warnings)])
+
+
+def rhat(draws: Floats) -> float:
+    """Rank-normalised split R-hat, the larger of bulk and tail (Vehtari et al. 2021).
+
+    Parameters
+    ----------
+    draws
+        Shape (chains, samples).
+    """
+    from arviz_stats.base import array_stats  # a second to import
+
+    return float(array_stats.rhat(draws, chain_axis=0, draw_axis=1, method="rank"))
+
+
+def ess(draws: Floats, kind: str = "bulk") -> float:
+    """Effective sample size, ``"bulk"`` or ``"tail"`` (Vehtari et al. 2021)."""
+    from arviz_stats.base import array_stats  # a second to import
+
+    tails = (0.05, 0.95) if kind == "tail" else None
+    return float(array_stats.ess(draws, chain_axis=0, draw_axis=1, method=kind, prob=tails))
+
+
+def diagnose(
+    draws: Mapping[str, Floats],
+    sampler: Floats,
+    *,
+    max_treedepth: int,
+    surface_error: float,
+    phi_bounds: tuple[float, float] | None,
+    r_bounds: tuple[float, float],
+) -> Verdict:
+    """Judge a run.
+
+    Parameters
+    ----------
+    draws
+        Scalar parameters by name, each of shape (chains, samples); must hold
+        ``sigma_sq`` and ``tau_sq``, and ``phi`` where it was free.
+    sampler
+        Shape (chains, samples, 4): acceptance, treedepth, divergence, energy.
+    max_treedepth
+        The sampler's limit.
+    surface_error
+        Largest error of the interpolated log density.
+    phi_bounds
+        Prior bounds of the decay, or None where it was held.
+    r_bounds
+        Range of tau_sq / sigma_sq.
+    """
+    chains = sampler.shape[0]
+    rhats = {name: rhat(d) for name, d in draws.items()}
+    bulk = {name: ess(d, "bulk") for name, d in draws.items()}
+    tail = {name: ess(d, "tail") for name, d in draws.items()}
+    longer = "run more iterations, or look at the posterior for several modes"
+    need = ESS_PER_CHAIN * chains
+    checks = [
+        _worst("rhat", rhats, lambda v: v < RHAT_LIMIT, max, f"below {RHAT_LIMIT}", longer),
+        _worst("ess_bulk", bulk, lambda v: v >= need, min, f"at least {need}", longer),
+        _worst("ess_tail", tail, lambda v: v >= need, min, f"at least {need}", longer),
+    ]
+    divergent = float(np.mean(sampler[:, :, 2]))
+    checks.append(
+        Check(
+            "divergent share",
+            divergent,
+            f"at most {DIVERGENT_SHARE:g}",
+            "failure" if divergent > DIVERGENT_SHARE else "warning" if divergent > 0 else "ok",
+            advice="raise adapt_delta",
+        )
+    )
+    deep = float(np.mean(sampler[:, :, 1] >= max_treedepth))
+    checks.append(
+        Check(
+            "treedepth share",
+            deep,
+            f"at most {TREEDEPTH_SHARE:g}",
+            "failure" if deep > TREEDEPTH_SHARE else "ok",
+            advice="raise max_treedepth, or centre the covariates",
+        )
+    )
+    bfmi = _bfmi(sampler[:, :, 3])
+    checks.append(
+        Check(
+            "e-bfmi",
+            bfmi,
+            f"at least {EBFMI_LIMIT}",
+            "ok" if bfmi >= EBFMI_LIMIT else "failure",
+            advice="run a longer warm-up",
+        )
+    )
+    checks.append(
+        Check(
+            "surface error",
+            surface_error,
+            f"below {TOLERANCE:g}",
+            "ok" if surface_error < TOLERANCE else "failure",
+            advice="ask for more nodes",
+        )
+    )
+    checks.append(_leaning("tau_sq / sigma_sq", draws["tau_sq"] / draws["sigma_sq"], r_bounds))
+    if phi_bounds is not None:
+        checks.append(_leaning("phi", draws["phi"], phi_bounds))
+    return Verdict(tuple(checks))
+
+
+def _worst(
+    name: str,
+    values: Mapping[str, float],
+    fine: object,
+    pick: object,
+    limit: str,
+    advice: str,
+) -> Check:
+    """The check of the parameter with the worst value; NaN is the worst of all."""
+    where = next((k for k, v in values.items() if np.isnan(v)), None)
+    if where is None:
+        where = pick(values, key=values.__getitem__)  # type: ignore[operator]
+    value = values[where]
+    ok = bool(fine(value))  # type: ignore[operator]
+    return Check(name, value, limit, "ok" if ok else "failure", where, advice)
+
+
+def _bfmi(energy: Floats) -> float:
+    """Smallest energy Bayesian fraction of missing information over the chains."""
+    between = np.sum(np.diff(energy, axis=1) ** 2, axis=1)
+    within = np.sum((energy - energy.mean(axis=1, keepdims=True)) ** 2, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = between / within
+    return float(np.min(ratio)) if np.all(np.isfinite(ratio)) else 0.0
+
+
+def _leaning(name: str, draws: Floats, bounds: tuple[float, float]) -> Check:
+    """Share of draws within two per cent (in logs) of an end of the range."""
+    width = np.log(bounds[1] / bounds[0])
+    position = np.log(draws / bounds[0]) / width
+    share = float(np.mean((position < LEANING_ZONE) | (position > 1 - LEANING_ZONE)))
+    return Check(
+        "share at the bounds",
+        share,
+        f"at most {LEANING_SHARE:g}",
+        "warning" if share > LEANING_SHARE else "ok",
+        name,
+        "the data hardly limit it there: the prior's range decides; state it, or widen the range",
+    )

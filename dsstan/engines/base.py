@@ -1,0 +1,131 @@
+"""What an engine is: a way to sample from a Stan program, and to evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.errors import InputError
+from dsstan.programs import Program
+
+Floats = NDArray[np.float64]
+StanData = Mapping[str, Any]
+Advance = Callable[[float], None]
+
+SAMPLER_COLUMNS = ("accept_stat__", "treedepth__", "divergent__", "energy__")
+"""Columns of the sampler that every engine returns, in this order."""
+
+
+@dataclass(frozen=True)
+class SamplerSettings:
+    """Settings of the No-U-Turn sampler, the same for both engines."""
+
+    chains: int = 4
+    warmup: int = 1000
+    samples: int = 1000
+    adapt_delta: float = 0.9
+    max_treedepth: int = 10
+    metric: str = "dense_e"
+
+    def __post_init__(self) -> None:
+        for name, least in (("chains", 1), ("warmup", 1), ("samples", 1), ("max_treedepth", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}")
+        if not 0 < self.adapt_delta < 1:
+            raise InputError("adapt_delta must lie between 0 and 1")
+        if self.metric not in ("unit_e", "diag_e", "dense_e"):
+            raise InputError("metric must be unit_e, diag_e or dense_e")
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws of one run.
+
+    Attributes
+    ----------
+    names
+        Column names as in Stan's CSV with brackets, e.g. ``beta[1]``.
+    values
+        Shape (chains, samples, columns).
+    sampler
+        Shape (chains, samples, 4), columns :data:`SAMPLER_COLUMNS`.
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    sampler: Floats
+
+    def __getitem__(self, name: str) -> Floats:
+        """Draws of a scalar (chains, samples), or of a vector (chains, samples, length)."""
+        if name in self.names:
+            return np.asarray(self.values[:, :, self.names.index(name)])
+        columns = [i for i, column in enumerate(self.names) if column.startswith(f"{name}[")]
+        if not columns:
+            raise KeyError(name)
+        return np.asarray(self.values[:, :, columns])
+
+
+class Engine(Protocol):
+    """One small interface; nothing else in the package knows which engine runs."""
+
+    name: str
+
+    @property
+    def version(self) -> str:
+        """Version of the engine and of Stan, for the record."""
+        ...
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """None where the engine can run; otherwise what is missing and how to get it."""
+        ...
+
+    def prepare(self, program: Program) -> None:
+        """Make the program ready to run, so that its cost isn't part of a run."""
+        ...
+
+    def sample(
+        self,
+        program: Program,
+        data: StanData,
+        *,
+        settings: SamplerSettings,
+        seed: int,
+        inits: Sequence[Mapping[str, Any]],
+        advance: Advance | None = None,
+    ) -> Draws:
+        """Sample. ``inits`` holds natural parameters, one mapping a chain."""
+        ...
+
+    def log_density(
+        self, program: Program, data: StanData, points: Sequence[Mapping[str, Any]]
+    ) -> Floats:
+        """Log density with its Jacobian at natural parameters, shape (points,)."""
+        ...
+
+
+def check_seed(seed: int) -> int:
+    """A seed that both engines take as it is, from 1 to 2^31 - 1."""
+    if not 1 <= seed < 2**31:
+        raise InputError("a Stan seed must lie from 1 to 2147483647")
+    return int(seed)
+
+
+def jsonable(value: Any) -> Any:
+    """Numbers and arrays as JSON writes them; no other kind may reach Stan."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "fiub" or not np.all(np.isfinite(value)):
+            raise InputError("Stan data must be finite numbers")
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    return value

@@ -1,0 +1,210 @@
+"""The reference engine: CmdStan through cmdstanpy.
+
+Programs are compiled into the user's cache, keyed by a hash of the program, its
+function files and the CmdStan version. Data and draws live in a private folder
+that is removed when the call ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cmdstanpy
+import numpy as np
+import platformdirs
+from filelock import FileLock
+
+from dsstan.engines.base import (
+    SAMPLER_COLUMNS,
+    Advance,
+    Draws,
+    Floats,
+    SamplerSettings,
+    StanData,
+    check_seed,
+    jsonable,
+)
+from dsstan.errors import EngineError
+from dsstan.programs import Program
+from dsstan.workspace import private_folder
+
+_DIGITS = 17
+
+
+def program_cache() -> Path:
+    """Folder of compiled programs: ``DSSTAN_CACHE``, else the user's cache."""
+    base = os.environ.get("DSSTAN_CACHE") or platformdirs.user_cache_dir("dsstan")
+    return Path(base) / "programs"
+
+
+class CmdStanEngine:
+    """Runs the programs as CmdStan compiles them."""
+
+    name = "cmdstan"
+
+    @property
+    def version(self) -> str:
+        """Version of CmdStan and of cmdstanpy."""
+        return f"CmdStan {_cmdstan_version()}, cmdstanpy {cmdstanpy.__version__}"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """None where CmdStan and a compiler are found, otherwise what to install."""
+        try:
+            cmdstanpy.cmdstan_path()
+        except ValueError:
+            return "CmdStan is not installed; run install_cmdstan, or set CMDSTAN to its folder"
+        for tool, package in (("make", "make"), ("g++", "g++")):
+            if shutil.which(tool) is None:
+                return f"{tool} is missing; on Debian: apt-get install {package}"
+        return None
+
+    def prepare(self, program: Program) -> None:
+        """Compile the program unless the cache holds it."""
+        self._model(program)
+
+    def sample(
+        self,
+        program: Program,
+        data: StanData,
+        *,
+        settings: SamplerSettings,
+        seed: int,
+        inits: Sequence[Mapping[str, Any]],
+        advance: Advance | None = None,
+    ) -> Draws:
+        """Sample in CmdStan processes; see :class:`dsstan.engines.base.Engine`."""
+        model = self._model(program)
+        with private_folder() as folder, _quiet():
+            fit = _run(
+                program,
+                model.sample,
+                data=_write_json(folder / "data.json", data),
+                inits=[
+                    _write_json(folder / f"init-{i + 1}.json", init) for i, init in enumerate(inits)
+                ],
+                chains=settings.chains,
+                parallel_chains=min(settings.chains, os.cpu_count() or 1),
+                iter_warmup=settings.warmup,
+                iter_sampling=settings.samples,
+                adapt_delta=settings.adapt_delta,
+                max_treedepth=settings.max_treedepth,
+                metric=settings.metric,
+                seed=check_seed(seed),
+                output_dir=str(folder),
+                sig_figs=_DIGITS,
+                show_progress=False,
+            )
+            table = np.swapaxes(fit.draws(), 0, 1)
+            names = list(fit.column_names)
+        sampler = [names.index(name) for name in SAMPLER_COLUMNS]
+        columns = [i for i, name in enumerate(names) if not name.endswith("__")]
+        if advance is not None:
+            advance(1.0)
+        return Draws(
+            tuple(names[i] for i in columns),
+            np.ascontiguousarray(table[:, :, columns]),
+            np.ascontiguousarray(table[:, :, sampler]),
+        )
+
+    def log_density(
+        self, program: Program, data: StanData, points: Sequence[Mapping[str, Any]]
+    ) -> Floats:
+        """Evaluate in CmdStan; see :class:`dsstan.engines.base.Engine`."""
+        model = self._model(program)
+        values = []
+        with private_folder() as folder, _quiet():
+            data_file = _write_json(folder / "data.json", data)
+            for point in points:
+                frame = _run(
+                    program,
+                    model.log_prob,
+                    params=_write_json(folder / "point.json", point),
+                    data=data_file,
+                    jacobian=True,
+                    sig_figs=_DIGITS,
+                )
+                values.append(float(frame["lp__"].iloc[0]))
+        return np.array(values)
+
+    def _model(self, program: Program) -> cmdstanpy.CmdStanModel:
+        """The compiled program, from the cache where its mark is there."""
+        key = hashlib.sha256(
+            f"{program.fingerprint} {_cmdstan_version()} {cmdstanpy.cmdstan_path()}".encode()
+        ).hexdigest()[:16]
+        folder = program_cache() / f"{program.name.replace('/', '-')}-{key}"
+        folder.mkdir(parents=True, exist_ok=True)
+        executable, mark = folder / Path(program.name).name, folder / "ok"
+        with FileLock(str(folder) + ".lock"), _quiet():
+            if not (mark.is_file() and executable.is_file()):
+                mark.unlink(missing_ok=True)
+                source = executable.with_suffix(".stan")
+                source.write_text(program.source, encoding="utf-8")
+                for name in program.includes:
+                    target = folder / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes((program.folder / name).read_bytes())
+                model = _run(
+                    program,
+                    cmdstanpy.CmdStanModel,
+                    stan_file=str(source),
+                    force_compile=True,
+                    stanc_options={"include-paths": [str(folder)]},
+                )
+                mark.write_text(key, encoding="utf-8")
+                return model
+            return cmdstanpy.CmdStanModel(exe_file=str(executable))
+
+
+def _cmdstan_version() -> str:
+    """Version of the CmdStan found, as major.minor."""
+    version = cmdstanpy.utils.cmdstan_version()
+    return ".".join(str(part) for part in version) if version else "of unknown version"
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> str:
+    """Write a JSON file for its owner alone and return its path."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        json.dump(jsonable(content), stream)
+    return str(path)
+
+
+def _run(program: Program, call: Any, /, **arguments: Any) -> Any:
+    """Call cmdstanpy and turn its failures into one clear error."""
+    try:
+        return call(**arguments)
+    except (RuntimeError, ValueError) as error:
+        raise EngineError(
+            f"CmdStan could not run {program.name}.stan: {_plain(str(error))}"
+        ) from None
+
+
+def _plain(text: str) -> str:
+    """The reason in a message of cmdstanpy, without paths and numbers of the data."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"exception|error|reject|fail", line, re.I)]
+    reason = " ".join((telling or lines)[:3])
+    reason = re.sub(r"\S*/\S+", "<file>", reason)
+    return re.sub(r"(?<![\w\[])[-+]?\d+(\.\d+)?([eE][-+]?\d+)?(?![\w\]])", "#", reason)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep cmdstanpy's log (which names files) to itself while it runs."""
+    logger = logging.getLogger("cmdstanpy")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL if not sys.flags.dev_mode else level)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,474 @@
+"""Fit the unrestricted or the restricted model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from dsstan.diagnose import Verdict, diagnose, ess, rhat
+from dsstan.engines import Draws, Engine, SamplerSettings, get_engine
+from dsstan.errors import InputError
+from dsstan.priors import Priors, ResolvedPriors
+from dsstan.problem import Problem
+from dsstan.programs import Program
+from dsstan.progress import progress_bar
+from dsstan.seeds import root_seed, stan_seed
+from dsstan.surface import Surface, build_surface
+from dsstan.weights import Weights, smoothing
+
+Floats = NDArray[np.float64]
+
+PROTECTIONS = ("paper", "preserving", "cut")
+NATURAL_LIMIT = {"unrestricted": 300, "restricted": 800}
+"""Most records for which a fit runs the program that takes natural data.
+
+Beyond, LAPACK's surface and ``surface.stan`` give the same posterior sooner.
+"""
+_STAN_CHECKS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A posterior, with everything that made it.
+
+    Attributes
+    ----------
+    problem
+        The prepared table.
+    kind
+        ``"unrestricted"`` or ``"restricted"``.
+    protection
+        ``"none"`` for the unrestricted fit, else ``"paper"``, ``"preserving"``
+        or ``"cut"``.
+    weights, gamma
+        Risk weights and the global risk parameter; None and 0 if unrestricted.
+    A
+        Diagonal of A, shape (N,).
+    draws
+        ``beta`` (chains, samples, P); ``sigma_sq``, ``tau_sq`` and ``phi``
+        (chains, samples), phi constant where it was held.
+    phi_held
+        The decay where it was held, else None.
+    priors
+        Every prior setting as a number.
+    engine, program
+        What ran, with versions, and the program with its fingerprint.
+    seed
+        Root of the fit's random streams. Confidential.
+    surface_error, nodes
+        Largest error of the interpolated log density, and the nodes (G, H).
+    verdict
+        Whether the fit may reach synthesis, and why.
+    seconds
+        Wall time.
+    start
+        The unrestricted fit that this one started from, at once or through
+        another restricted fit; None if there is none.
+    """
+
+    problem: Problem = field(repr=False)
+    kind: str
+    protection: str
+    weights: Weights | None
+    gamma: float
+    A: Floats = field(repr=False)
+    draws: Mapping[str, Floats] = field(repr=False)
+    phi_held: float | None
+    priors: ResolvedPriors = field(repr=False)
+    engine: str
+    engine_version: str
+    program: str
+    fingerprint: str = field(repr=False)
+    seed: int = field(repr=False)
+    settings: SamplerSettings = field(repr=False)
+    surface_error: float
+    nodes: tuple[int, int]
+    verdict: Verdict = field(repr=False)
+    seconds: float
+    start: Fit | None = field(repr=False, default=None)
+
+    @property
+    def flagged(self) -> NDArray[np.bool_]:
+        """Flagged records, shape (N,); none in an unrestricted fit."""
+        if self.weights is None:
+            return np.zeros(self.problem.n_records, dtype=bool)
+        return self.weights.flagged
+
+    @property
+    def informing(self) -> NDArray[np.intp]:
+        """Positions of the records that inform the fit; under ``cut`` the unflagged."""
+        return _informing(self.A, self.protection)
+
+    @property
+    def n_draws(self) -> int:
+        """S, the number of posterior draws over all chains."""
+        return int(self.draws["sigma_sq"].size)
+
+    @property
+    def scalars(self) -> dict[str, Floats]:
+        """Scalar parameters by name, each of shape (chains, samples)."""
+        beta = self.draws["beta"]
+        named = {f"beta_{j}": beta[:, :, j] for j in range(beta.shape[2])}
+        return {**named, **{k: self.draws[k] for k in ("sigma_sq", "tau_sq", "phi")}}
+
+    def summary(self) -> pd.DataFrame:
+        """Mean, sd, quantiles, effective sample sizes and R-hat, one row a parameter.
+
+        A held decay has sd 0 and no effective sample size or R-hat (NaN).
+        """
+        rows = {}
+        for name, d in self.scalars.items():
+            held = name == "phi" and self.phi_held is not None
+            q025, q50, q975 = np.quantile(d, [0.025, 0.5, 0.975])
+            rows[name] = {
+                "mean": float(np.mean(d)),
+                "sd": 0.0 if held else float(np.std(d, ddof=1)),
+                "q025": float(q025),
+                "q50": float(q50),
+                "q975": float(q975),
+                "ess_bulk": np.nan if held else ess(d, "bulk"),
+                "ess_tail": np.nan if held else ess(d, "tail"),
+                "rhat": np.nan if held else rhat(d),
+            }
+        table = pd.DataFrame(rows).T
+        table.insert(0, "term", [*self.problem.terms, "partial sill", "nugget", "decay"])
+        return table
+
+    @property
+    def worst_ess(self) -> float:
+        """Smallest bulk effective sample size of a sampled parameter."""
+        return min(
+            ess(d) for name, d in self.scalars.items() if name != "phi" or self.phi_held is None
+        )
+
+    def __str__(self) -> str:
+        text = self.summary().to_string(float_format=lambda v: f"{v:.4g}")
+        return f"{self.kind} fit ({self.protection}), {self.engine}, verdict {self.verdict}\n{text}"
+
+
+def fit(
+    problem: Problem,
+    *,
+    weights: Weights | None = None,
+    gamma: float = np.inf,
+    protection: str = "paper",
+    start: Fit | None = None,
+    phi: float | None = None,
+    hold_phi: bool = True,
+    priors: Priors | None = None,
+    engine: str = "auto",
+    chains: int = 4,
+    warmup: int = 1000,
+    samples: int = 1000,
+    adapt_delta: float = 0.9,
+    max_treedepth: int = 10,
+    nodes: tuple[int, int] | None = None,
+    program: str = "auto",
+    seed: int | None = None,
+    progress: bool | None = None,
+) -> Fit:
+    """Fit the unrestricted model, or with weights the restricted one.
+
+    Equations hier and restrict of Quick, Holan and Wikle (2018), the spatial
+    effect integrated out.
+
+    Parameters
+    ----------
+    problem
+        From :func:`dsstan.prepare`.
+    weights
+        Risk weights; without them the fit is unrestricted.
+    gamma
+        Global risk parameter, from 0 to infinity (the default: w* of a flagged
+        record is fixed to zero).
+    protection
+        What becomes of the variance that smoothing removes: ``"paper"`` nothing,
+        ``"preserving"`` it returns as noise of the observation, ``"cut"`` the
+        flagged records leave the fit.
+    start
+        The unrestricted fit: its draws start the chains, and its posterior
+        median of phi is held.
+    phi
+        Decay to hold instead, inverse of the coordinates' unit.
+    hold_phi
+        False leaves phi free in a restricted fit. The paper advises against it,
+        since flags depend on phi.
+    priors
+        Prior settings; see :class:`dsstan.Priors`.
+    engine
+        ``"cmdstan"``, ``"embedded"`` or ``"auto"``.
+    chains, warmup, samples, adapt_delta, max_treedepth
+        Sampler settings.
+    nodes
+        Nodes (G, H) of the surface; by default as many as the tolerance needs.
+    program
+        ``"natural"`` runs the program that builds its surface inside Stan,
+        ``"surface"`` the one that takes LAPACK's, ``"auto"`` the faster.
+    seed
+        Root seed, by default a fresh one of 128 bits.
+    progress
+        Show progress; by default in a terminal.
+
+    Returns
+    -------
+    Fit
+        Whether or not it converged: its ``verdict`` says.
+
+    Raises
+    ------
+    InputError
+        If arguments contradict each other.
+    SurfaceError
+        If the interpolation error is not below its tolerance.
+    EngineError
+        If the engine is missing or fails.
+    """
+    begin = time.perf_counter()
+    root = root_seed(seed)
+    settings = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
+    A = _check(problem, weights, gamma, protection, start, phi, hold_phi, program)
+    restricted = weights is not None
+    used = protection if restricted else "none"
+    rows = _informing(A, used)
+    y, X, sites = problem.y[rows], problem.X[rows], problem.sites[rows]
+    if restricted and used == "cut":
+        _check_cut(X, len(rows), problem)
+    resolved = (priors or Priors()).resolve(y, X, problem.d_max)
+    held = None
+    if restricted and hold_phi:
+        held = float(phi) if phi is not None else float(np.median(_start(start).draws["phi"]))
+    phi_bounds = resolved.phi_bounds if held is None else (held, held)
+    kind = "restricted" if restricted else "unrestricted"
+    label = f"{kind} fit"
+    runner = get_engine(engine)
+    with progress_bar(f"{label}: surface", progress) as advance:
+        surface = build_surface(
+            cdist(sites, sites),
+            X,
+            y,
+            a_diag=A[rows],
+            protection=used,
+            phi_bounds=phi_bounds,
+            r_bounds=resolved.r_bounds,
+            nodes=nodes,
+            seed=stan_seed(root),
+            advance=advance,
+        )
+    natural = _natural(program, kind, held, restricted, len(rows))
+    name = kind if natural else "surface"
+    data = (
+        _natural_data(problem, A, used, held, resolved, surface)
+        if natural
+        else {**surface.stan_data(), **resolved.stan_data()}
+    )
+    inits = _inits(start, surface, resolved, held, chains, root, natural)
+    with progress_bar(f"{label}: sampling ({runner.name})", progress) as advance:
+        drawn = _sample(runner, Program(name), data, settings, root, inits, advance)
+    draws = {key: drawn[key] for key in ("beta", "sigma_sq", "tau_sq")}
+    draws["phi"] = drawn["phi"] if "phi" in drawn.names else np.full(draws["sigma_sq"].shape, held)
+    error = surface.error
+    if natural:
+        error = max(error, float(np.max(drawn["surface_error"])))
+    return Fit(
+        problem=problem,
+        kind=kind,
+        protection=used,
+        weights=weights,
+        gamma=float(gamma) if restricted else 0.0,
+        A=A,
+        draws=draws,
+        phi_held=held,
+        priors=resolved,
+        engine=runner.name,
+        engine_version=runner.version,
+        program=name,
+        fingerprint=Program(name).fingerprint,
+        seed=root,
+        settings=settings,
+        surface_error=error,
+        nodes=surface.nodes,
+        verdict=diagnose(
+            {
+                **{f"beta_{j}": draws["beta"][:, :, j] for j in range(problem.n_terms)},
+                "sigma_sq": draws["sigma_sq"],
+                "tau_sq": draws["tau_sq"],
+                **({} if held is not None else {"phi": draws["phi"]}),
+            },
+            drawn.sampler,
+            max_treedepth=max_treedepth,
+            surface_error=error,
+            phi_bounds=None if held is not None else resolved.phi_bounds,
+            r_bounds=resolved.r_bounds,
+        ),
+        seconds=time.perf_counter() - begin,
+        start=start.start if start is not None and start.kind == "restricted" else start,
+    )
+
+
+def _sample(
+    runner: Engine,
+    program: Program,
+    data: Mapping[str, Any],
+    settings: SamplerSettings,
+    root: int,
+    inits: list[dict[str, Any]],
+    advance: Any,
+) -> Draws:
+    return runner.sample(
+        program, data, settings=settings, seed=stan_seed(root), inits=inits, advance=advance
+    )
+
+
+def _informing(A: Floats, protection: str) -> NDArray[np.intp]:
+    """Positions of the informing records."""
+    return np.flatnonzero(A == 1.0) if protection == "cut" else np.arange(A.size)
+
+
+def _check(
+    problem: Problem,
+    weights: Weights | None,
+    gamma: float,
+    protection: str,
+    start: Fit | None,
+    phi: float | None,
+    hold_phi: bool,
+    program: str,
+) -> Floats:
+    """Refuse arguments that contradict each other; the diagonal of A."""
+    if program not in ("auto", "natural", "surface"):
+        raise InputError(f'program must be "auto", "natural" or "surface", got {program!r}')
+    if protection not in PROTECTIONS:
+        raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
+    if start is not None and start.problem is not problem:
+        raise InputError("start is a fit of another problem; fit both to the same one")
+    if weights is None:
+        if phi is not None or start is not None:
+            raise InputError("phi and start belong to a restricted fit: give weights as well")
+        return np.ones(problem.n_records)
+    if weights.a.shape != (problem.n_records,):
+        raise InputError(
+            f"weights are of {weights.a.size} records, the problem has {problem.n_records}"
+        )
+    if hold_phi and phi is None and start is None:
+        raise InputError(
+            "a restricted fit holds phi: give start (the unrestricted fit) or phi itself"
+        )
+    if hold_phi and phi is None and start is not None and start.kind != "unrestricted":
+        raise InputError("start must be an unrestricted fit, or give phi itself")
+    if phi is not None and not (np.isfinite(phi) and phi > 0):
+        raise InputError("phi must be positive and finite")
+    if phi is not None and not hold_phi:
+        raise InputError("phi is a value to hold: hold_phi=False contradicts it")
+    if not hold_phi and program == "natural":
+        raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
+    return smoothing(gamma, weights.a)
+
+
+def _check_cut(X: Floats, n: int, problem: Problem) -> None:
+    """The unflagged records must be able to carry the regression."""
+    if n < X.shape[1] + 2 or np.linalg.matrix_rank(X) < X.shape[1]:
+        raise InputError(
+            f'protection "cut" leaves {n} of {problem.n_records} records, too few to '
+            "estimate every term of the formula; flag fewer, or use another protection"
+        )
+
+
+def _start(start: Fit | None) -> Fit:
+    """The starting fit, whose presence has been checked."""
+    assert start is not None
+    return start
+
+
+def _natural(program: str, kind: str, held: float | None, restricted: bool, n: int) -> bool:
+    """Whether the program that takes natural data runs."""
+    if restricted and held is None:
+        return False
+    return program == "natural" or (program == "auto" and n <= NATURAL_LIMIT[kind])
+
+
+def _natural_data(
+    problem: Problem,
+    A: Floats,
+    protection: str,
+    held: float | None,
+    priors: ResolvedPriors,
+    surface: Surface,
+    draw_latent: bool = False,
+) -> dict[str, Any]:
+    """Data of ``unrestricted.stan`` or ``restricted.stan``."""
+    rng = np.random.default_rng(0)
+    low, high = np.log(priors.r_bounds)
+    data: dict[str, Any] = {
+        "N": problem.n_records,
+        "P": problem.n_terms,
+        "X": problem.X,
+        "y": problem.y,
+        "coords": problem.sites,
+        **priors.stan_data(),
+        "H": surface.nodes[1],
+        "n_check": _STAN_CHECKS,
+        "check_r": np.exp(rng.uniform(low, high, _STAN_CHECKS)),
+        "draw_latent": int(draw_latent),
+    }
+    if held is None:
+        low, high = np.log(priors.phi_bounds)
+        data |= {
+            "phi_lower": priors.phi_bounds[0],
+            "phi_upper": priors.phi_bounds[1],
+            "G": surface.nodes[0],
+            "check_phi": np.exp(rng.uniform(low, high, _STAN_CHECKS)),
+        }
+    else:
+        number = {"paper": 1, "preserving": 2, "cut": 3}[protection]
+        data |= {"A": A, "protection": number, "phi": held}
+    return data
+
+
+def _inits(
+    start: Fit | None,
+    surface: Surface,
+    priors: ResolvedPriors,
+    held: float | None,
+    chains: int,
+    root: int,
+    natural: bool,
+) -> list[dict[str, Any]]:
+    """Natural parameters at which the chains begin, one mapping a chain."""
+    rng = np.random.default_rng(np.random.SeedSequence(root, spawn_key=(1,)))
+    rotation = surface.rotation
+    residual = rotation.Z[:, -1]
+    variance = float(residual @ residual) / max(1, len(residual) - rotation.b.size)
+    se = np.sqrt(variance) * np.linalg.norm(np.linalg.inv(rotation.T), axis=1)
+    inits = []
+    for _ in range(chains):
+        if start is not None:
+            pick = np.unravel_index(rng.integers(start.n_draws), start.draws["sigma_sq"].shape)
+            beta = start.draws["beta"][pick]
+            sigma_sq, tau_sq = (float(start.draws[k][pick]) for k in ("sigma_sq", "tau_sq"))
+            phi = float(start.draws["phi"][pick])
+        else:
+            beta = rotation.b + se * rng.uniform(-1, 1, se.size)
+            sigma_sq, tau_sq = variance * np.exp(rng.uniform(-1.5, 0.5, 2))
+            phi = float(np.exp(np.mean(np.log(priors.phi_bounds)) + rng.uniform(-0.5, 0.5)))
+        r_low, r_high = priors.r_bounds
+        tau_sq = float(np.clip(tau_sq / sigma_sq, 1.01 * r_low, 0.99 * r_high)) * float(sigma_sq)
+        low, high = priors.phi_bounds
+        phi = float(np.clip(phi, low * 1.01, high * 0.99))
+        init: dict[str, Any] = {
+            "beta": np.asarray(beta),
+            "sigma_sq": float(sigma_sq),
+            "tau_sq": tau_sq,
+        }
+        if not natural:
+            init["phi_free"] = [] if held is not None else [phi]
+        elif held is None:
+            init["phi"] = phi
+        inits.append(init)
+    return inits

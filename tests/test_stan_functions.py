@@ -1,0 +1,222 @@
+"""Every function of ``stan/functions`` called with numbers and held against NumPy."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.spatial.distance import cdist
+
+from dsstan import surface as py
+from dsstan._resources import stan_folder
+
+stanli = pytest.importorskip("stanli")
+
+CLOSE = 1e-8
+INCLUDES = (
+    "covariance",
+    "chebyshev",
+    "surface",
+    "priors",
+    "latent",
+)
+SOURCE = (
+    "functions {\n"
+    + "".join(f"  #include functions/{name}.stanfunctions\n" for name in INCLUDES)
+    + "}\nmodel {}\n"
+)
+
+
+@cache
+def program(extra: str = "") -> str:
+    return stanli.stan_to_mir(
+        SOURCE.replace("}\nmodel", extra + "}\nmodel"), include_paths=[str(stan_folder())]
+    )
+
+
+def call(name, /, **arguments):
+    return stanli.Function(name, mir=program())(**arguments)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+@pytest.fixture
+def places(rng):
+    s = rng.uniform(size=(12, 2))
+    s[1] = s[0]
+    return s
+
+
+def test_every_function_is_called_by_a_test_in_this_file():
+    names = set()
+    for path in (stan_folder() / "functions").glob("*.stanfunctions"):
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+        names |= set(re.findall(r"^[a-z][a-z_\[\], ]* ([a-z_]+)\(", text, flags=re.M))
+    with open(__file__, encoding="utf-8") as stream:
+        here = stream.read()
+    assert len(names) >= 18
+    assert not {n for n in names if f'"{n}"' not in here}
+
+
+def test_distances(places):
+    got = call("distances", s=places, t=places[:5])
+    np.testing.assert_allclose(got, cdist(places, places[:5]), atol=1e-15)
+    assert got[1, 0] == 0
+
+
+def test_exponential_correlation(places):
+    d = cdist(places, places)
+    np.testing.assert_allclose(
+        call("exponential_correlation", d=d, phi=3.5), np.exp(-3.5 * d), rtol=1e-14
+    )
+
+
+def test_informing_records_are_all_but_the_flagged_under_cut():
+    a = np.array([1.0, 0.0, 1.0, 0.7, 1.0])
+    assert list(call("informing_records", a_diag=a, protection=1)) == [1, 2, 3, 4, 5]
+    assert list(call("informing_records", a_diag=a, protection=2)) == [1, 2, 3, 4, 5]
+    assert list(call("informing_records", a_diag=a, protection=3)) == [1, 3, 5]
+
+
+@pytest.mark.parametrize(("number", "name"), [(1, "paper"), (2, "preserving")])
+def test_smoothed_correlation(places, rng, number, name):
+    d, a = cdist(places, places), rng.uniform(size=12)
+    a[:2] = 0, 1
+    got = call("smoothed_correlation", d=d, phi=2.0, a_diag=a, protection=number)
+    R = np.exp(-2.0 * d)
+    want = np.diag(a) @ R @ np.diag(a) + (name == "preserving") * np.diag(1 - a**2)
+    np.testing.assert_allclose(got, want, atol=1e-15)
+
+
+def test_chebyshev_functions():
+    np.testing.assert_allclose(
+        call("chebyshev_nodes", n=7), np.polynomial.chebyshev.chebpts1(7), atol=1e-15
+    )
+    np.testing.assert_allclose(
+        call("chebyshev_polynomials", x=0.3, n=6), np.cos(np.arange(6) * np.arccos(0.3)), atol=1e-14
+    )
+    x = np.polynomial.chebyshev.chebpts1(5)
+    want = np.polynomial.chebyshev.chebfit(x, np.exp(x), 4)
+    np.testing.assert_allclose(call("chebyshev_map", n=5) @ np.exp(x), want, atol=1e-13)
+
+
+def test_log_position_and_its_inverse():
+    assert call("log_position", v=1.0, lo=0.01, hi=100.0) == pytest.approx(0.0, abs=1e-15)
+    assert call("log_position", v=2.0, lo=2.0, hi=2.0) == 0.0
+    assert call("log_position_inv", x=0.5, lo=0.01, hi=100.0) == pytest.approx(10.0)
+
+
+def test_least_squares_pieces(rng):
+    X = np.column_stack([np.ones(30), rng.normal(50, 2, 30)])
+    y = rng.normal(size=30) + X @ [1.0, 2.0]
+    factor = call("design_factor", x=X)
+    np.testing.assert_allclose(factor.T @ factor, X.T @ X, rtol=1e-11)
+    assert factor[1, 0] == 0
+    b = call("least_squares", x=X, factor=factor, y=y)
+    np.testing.assert_allclose(b, np.linalg.lstsq(X, y, rcond=None)[0], rtol=CLOSE)
+    z = call("rotated_data", x=X, factor=factor, b=b, y=y)
+    np.testing.assert_allclose(z[:, :2].T @ z[:, :2], np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(z[:, 2], y - X @ b, atol=1e-10)
+
+
+def test_surface_size_counts_a_log_determinant_and_a_triangle():
+    assert [call("surface_size", p=p) for p in (1, 2, 5)] == [4, 7, 22]
+
+
+def test_node_statistics_and_the_density_made_from_them(places, rng):
+    a = rng.uniform(size=12)
+    m = py.smoothed_correlation(cdist(places, places), 3.0, a, "paper")
+    z, r = rng.normal(size=(12, 3)), np.array([1e-3, 0.4, 50.0])
+    got = call("node_statistics", m=m, z=z, r=r)
+    for h in range(3):
+        C = m + r[h] * np.eye(12)
+        full = (1 + r[h]) * z.T @ np.linalg.solve(C, z)
+        want = [np.linalg.slogdet(C)[1] - 12 * np.log1p(r[h]), *full[np.tril_indices(3)]]
+        np.testing.assert_allclose(got[h], want, rtol=CLOSE, atol=CLOSE)
+    u = np.array([0.3, -1.2])
+    ours = call("response_lpdf", s=got[1], u=u, n=12, sigma_sq=1.8, r=0.4)
+    V = 1.8 * (m + 0.4 * np.eye(12))
+    theirs = stats.multivariate_normal(-z[:, :2] @ u, V).logpdf(z[:, 2])
+    assert ours == pytest.approx(theirs, rel=CLOSE)
+
+
+@pytest.mark.parametrize("protection", [1, 2])
+def test_the_surface_built_in_stan_is_the_one_built_by_lapack(places, rng, protection):
+    d, a = cdist(places, places), np.where(np.arange(12) < 2, 0.0, 1.0)
+    X = np.column_stack([np.ones(12), rng.normal(size=12)])
+    y = rng.normal(size=12)
+    name = {1: "paper", 2: "preserving"}[protection]
+    ours = py.build_surface(
+        d,
+        X,
+        y,
+        a_diag=a,
+        protection=name,
+        phi_bounds=(2.0, 90.0),
+        r_bounds=(1e-4, 1e4),
+    )
+    g, h = ours.nodes
+    common = {"d": d, "a_diag": a, "protection": protection, "z": ours.rotation.Z}
+    ranges = {"phi_range": [2.0, 90.0], "r_range": [1e-4, 1e4]}
+    theirs = call("surface_coefficients", **common, g_nodes=g, h_nodes=h, **ranges)
+    np.testing.assert_allclose(theirs, ours.coefficients, atol=1e-7)
+    at = call("surface_at", coefficients=theirs, h_nodes=h, phi=7.7, r=0.03, **ranges)
+    np.testing.assert_allclose(at, ours.at(7.7, 0.03), rtol=CLOSE, atol=CLOSE)
+    error = call(
+        "surface_error_at",
+        coefficients=theirs,
+        h_nodes=h,
+        check_phi=np.array([3.3, 40.0]),
+        check_r=np.array([0.02, 900.0]),
+        **ranges,
+        **common,
+    )
+    assert 0 < error < 1e-4
+    shifted = theirs.copy()
+    shifted[0, 0] += 1.0
+    worse = call(
+        "surface_error_at",
+        coefficients=shifted,
+        h_nodes=h,
+        check_phi=np.array([3.3]),
+        check_r=np.array([0.02]),
+        **ranges,
+        **common,
+    )
+    assert worse == pytest.approx(0.5, abs=1e-3)
+
+
+def test_variance_priors():
+    v = 0.8
+    root = np.sqrt(v)
+    half = np.log(2) + stats.norm(0, 1.3).logpdf(root) - np.log(2 * root)
+    assert call("variance_lpdf", v=v, kind=1, par=[1.3, 1.0]) == pytest.approx(half, rel=1e-13)
+    inverse = stats.invgamma(2.5, scale=0.7).logpdf(v)
+    assert call("variance_lpdf", v=v, kind=2, par=[2.5, 0.7]) == pytest.approx(inverse, rel=1e-13)
+
+
+def test_eigen_system_reproduces_a_singular_correlation(places):
+    R = np.exp(-2 * cdist(places, places))
+    system = call("eigen_system", m=R)
+    q, values = system[:12], system[12]
+    assert np.all(values >= 0)
+    np.testing.assert_allclose(q * values @ q.T, R, atol=1e-12)
+
+
+def test_carried_effect_is_w_star_only_where_smoothing_is_partial_under_paper():
+    w, a = np.array([1.0, 2.0, 3.0]), np.array([1.0, 0.0, 0.5])
+    assert list(call("carried_effect", w=w, a_diag=a, protection=1)) == [1.0, 2.0, 1.5]
+    for protection in (2, 3):
+        assert list(call("carried_effect", w=w, a_diag=a, protection=protection)) == [1, 2, 3]
+
+
+def test_latent_draws_are_called_by_the_programs():
+    """``"latent_rng"`` can't be called alone; test_stan holds its draws against the closed form."""
+    text = (stan_folder() / "restricted.stan").read_text()
+    assert "latent_rng(" in text
