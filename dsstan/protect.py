@@ -1,0 +1,109 @@
+"""The whole way in one call: table in, copies out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dsstan.fit import Fit, fit
+from dsstan.priors import Priors
+from dsstan.problem import Problem, prepare
+from dsstan.seeds import root_seed
+from dsstan.synthesis import Synthesis, synthesise
+from dsstan.weights import Weights, flag_isolated
+
+
+def protect(
+    table: Any,
+    formula: str,
+    *,
+    coords: tuple[str, str] | None = None,
+    distance: str | None = None,
+    crs: Any = None,
+    name: str | None = None,
+    copies: int = 20,
+    threshold: float | None = None,
+    correlation: float | None = None,
+    neighbour: int = 1,
+    gamma: float = np.inf,
+    protection: str = "paper",
+    priors: Priors | None = None,
+    engine: str = "auto",
+    seed: int | None = None,
+    workers: int = 1,
+    accept_failed: bool = False,
+    progress: bool | None = None,
+    **sampler: Any,
+) -> Synthesis:
+    """Prepare, fit, flag, fit again and synthesise.
+
+    Parameters
+    ----------
+    table, formula, coords, distance, crs, name
+        See :func:`dsstan.prepare`.
+    copies
+        L.
+    threshold, correlation, neighbour
+        The flagging rule: M in the coordinates' unit, or c; see
+        :func:`dsstan.flag_isolated`.
+    gamma, protection, priors, engine
+        See :func:`dsstan.fit`.
+    seed
+        One root seed, from which the three stages' seeds are derived.
+    workers
+        Threads of the synthesis.
+    accept_failed
+        Go on although a fit failed its verdict.
+    progress
+        Show progress; by default in a terminal.
+    sampler
+        ``chains``, ``warmup``, ``samples``, ``adapt_delta``, ``max_treedepth``.
+
+    Returns
+    -------
+    Synthesis
+        Its ``fit.start`` is the unrestricted fit. Where no record is flagged the
+        restricted fit still runs, and only holds phi.
+    """
+    root = root_seed(seed)
+    free_seed, kept_seed, copies_seed = stage_seeds(root)
+    problem = prepare(table, formula, coords=coords, distance=distance, crs=crs, name=name)
+    common = {"priors": priors, "engine": engine, "progress": progress, **sampler}
+    free = fit(problem, seed=free_seed, **common)
+    weights = flag(free, threshold=threshold, correlation=correlation, neighbour=neighbour)
+    kept = fit(
+        problem,
+        weights=weights,
+        gamma=gamma,
+        protection=protection,
+        start=free,
+        seed=kept_seed,
+        **common,
+    )
+    return synthesise(
+        kept,
+        copies,
+        seed=copies_seed,
+        workers=workers,
+        accept_failed=accept_failed,
+        progress=progress,
+    )
+
+
+def stage_seeds(root: int) -> tuple[int, int, int]:
+    """Seeds of the unrestricted fit, the restricted fit and the copies, 128 bits each."""
+    children = np.random.SeedSequence(root).spawn(3)
+    words = [child.generate_state(4, np.uint32).tobytes() for child in children]
+    first, second, third = (int.from_bytes(word, "little") for word in words)
+    return first, second, third
+
+
+def flag(
+    free: Fit, *, threshold: float | None, correlation: float | None, neighbour: int
+) -> Weights:
+    """The paper's rule, by M or by c."""
+    return flag_isolated(free, distance=threshold, correlation=correlation, neighbour=neighbour)
+
+
+__all__ = ["Problem", "protect", "stage_seeds"]

@@ -1,0 +1,257 @@
+"""Draw the copies: L posterior-predictive replacements of the sensitive values."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dsstan.errors import ConvergenceError, DsstanWarning, InputError
+from dsstan.fit import Fit
+from dsstan.latent import LatentModel, parameters_at, spread_draws
+from dsstan.progress import progress_bar
+from dsstan.seeds import root_seed
+
+if TYPE_CHECKING:
+    from dsstan.problem import Problem
+
+Floats = NDArray[np.float64]
+
+_COMPARISON = 2**31
+"""Spawn key of the comparison's stream, beyond the key of any copy."""
+
+EFFECTS = ("auto", "w", "w*", "plug")
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesis:
+    """L copies of the table, and how they were made.
+
+    Attributes
+    ----------
+    fit
+        The fit whose posterior they come from.
+    values
+        Synthetic response on its own scale, as published, shape (L, N).
+    effect
+        Which spatial effect the copies carry: ``"w"``, ``"w*"`` or ``"plug"``.
+    draw_index
+        Chain and iteration of the draw behind each copy, shape (L, 2).
+        Confidential.
+    seed
+        Root of the copies' random streams, one spawned child a copy.
+        Confidential.
+    seconds
+        Wall time.
+    accepted
+        What the caller took upon himself: ``accept_failed``, ``accept_few_draws``.
+    """
+
+    fit: Fit
+    values: Floats = field(repr=False)
+    effect: str
+    draw_index: NDArray[np.intp] = field(repr=False)
+    seed: int = field(repr=False)
+    seconds: float
+    accepted: tuple[bool, bool] = (False, False)
+
+    @property
+    def problem(self) -> Problem:
+        """The prepared table."""
+        return self.fit.problem
+
+    @property
+    def copies(self) -> int:
+        """L, the number of copies."""
+        return len(self.values)
+
+    def table(self, copy: int) -> pd.DataFrame:
+        """Copy number ``copy``, from 0: the input table with the response replaced."""
+        return self.problem.with_response(self.values[copy])
+
+    def modelled(self) -> Floats:
+        """The published values on the modelled scale, shape (L, N)."""
+        return np.asarray(self.problem.transform.forward(self.values))
+
+    @cached_property
+    def unprotected(self) -> Synthesis | None:
+        """As many copies from the fit that this one's fit started from, if any."""
+        return None if self.fit.start is None else self._from(self.fit.start)
+
+    def comparison(self, against: Fit | Synthesis | None = None) -> Synthesis | None:
+        """Copies to compare with: those given, or as many from a fit, drawn once."""
+        if isinstance(against, Synthesis):
+            return against
+        if against is None or against is self.fit.start:
+            return self.unprotected
+        return self._from(against)
+
+    def _from(self, fit: Fit) -> Synthesis:
+        """As many copies from another fit, by a stream derived from this one's root."""
+        failed, few = self.accepted
+        stream = np.random.SeedSequence(self.seed, spawn_key=(_COMPARISON,))
+        return synthesise(
+            fit,
+            self.copies,
+            seed=int.from_bytes(stream.generate_state(4, np.uint32).tobytes(), "little"),
+            accept_failed=failed,
+            accept_few_draws=few,
+            progress=False,
+        )
+
+    def write(self, folder: str | os.PathLike[str], *, format: str = "csv") -> Path:
+        """Write the release; see :func:`dsstan.release.write_release`."""
+        from dsstan.release import write_release
+
+        return write_release(self, folder, format=format)
+
+
+def synthesise(
+    fit: Fit,
+    copies: int = 20,
+    *,
+    seed: int | None = None,
+    effect: str = "auto",
+    workers: int = 1,
+    accept_failed: bool = False,
+    accept_few_draws: bool = False,
+    progress: bool | None = None,
+) -> Synthesis:
+    """Replace the sensitive values by L posterior-predictive draws.
+
+    Section 3.3 of Quick, Holan and Wikle (2018): one posterior draw a copy,
+    w given y and that draw, then Y = X beta + effect + tau z.
+
+    Parameters
+    ----------
+    fit
+        Unrestricted or restricted.
+    copies
+        L. Draws are spread over all chains and none serves twice.
+    seed
+        Root seed; by default a fresh one of 128 bits.
+    effect
+        ``"w"`` or ``"w*"`` = A w; ``"auto"`` takes w* under ``paper`` with a
+        finite gamma, and w otherwise, so that fully smoothed records get a draw
+        from their conditional prior. ``"plug"`` fixes the effect of flagged
+        records at 0 and leaves them nearly as exposed as no protection.
+    workers
+        Threads. The copies are the same bytes for any number.
+    accept_failed
+        Go on although the fit failed its verdict.
+    accept_few_draws
+        Go on although L is larger than the effective sample size.
+
+    Raises
+    ------
+    ConvergenceError
+        If the fit failed its verdict, or L exceeds the effective sample size.
+    InputError
+        If L is below 1 or above the number of draws, or the effect is unknown.
+    """
+    begin = time.perf_counter()
+    _check(fit, copies, effect, workers, accept_failed, accept_few_draws)
+    root = root_seed(seed)
+    carried, used = carried_effect(fit, effect)
+    picks = spread_draws(fit, copies)
+    children = np.random.SeedSequence(root).spawn(copies)
+    problem = fit.problem
+    model = LatentModel(fit)
+
+    def one(number: int) -> Floats:
+        p = parameters_at(fit, int(picks[number, 0]), int(picks[number, 1]))
+        rng = np.random.default_rng(children[number])
+        w = model.draw(p, rng)
+        noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
+        modelled = problem.X @ p.beta + carried * w + noise
+        return published(problem, np.asarray(problem.transform.inverse(modelled)))
+
+    values = np.empty((copies, problem.n_records))
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        progress_bar("synthesis", progress) as advance,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        for number, copy in enumerate(pool.map(one, range(copies))):
+            values[number] = copy
+            advance((number + 1) / copies)
+    return Synthesis(
+        fit,
+        values,
+        used,
+        picks,
+        root,
+        time.perf_counter() - begin,
+        (accept_failed, accept_few_draws),
+    )
+
+
+def carried_effect(fit: Fit, effect: str = "auto") -> tuple[Floats, str]:
+    """Factor on w in the copies, shape (N,), and the name of the effect carried."""
+    partial = np.any((fit.A > 0) & (fit.A < 1))
+    if effect == "auto":
+        effect = "w*" if fit.protection == "paper" and partial else "w"
+    if effect == "w":
+        return np.ones_like(fit.A), effect
+    if effect == "w*":
+        # A fully smoothed record has w* = 0; it keeps its conditional-prior draw.
+        return np.where(fit.A == 0, 1.0, fit.A), effect
+    return np.where(fit.flagged, 0.0, 1.0), effect
+
+
+def published(problem: Problem, values: Floats) -> Floats:
+    """The values as the table's column holds them.
+
+    An integer column rounds. Where rounding leaves the domain of the formula's
+    transform (a price of 0 under log), the value is 1, the smallest inside it.
+    """
+    column = problem.with_response(values)[problem.response]
+    held = np.asarray(column.to_numpy(dtype=np.float64))
+    outside = ~np.isfinite(problem.transform.forward(held))
+    return np.where(outside, 1.0, held)
+
+
+def _check(
+    fit: Fit,
+    copies: int,
+    effect: str,
+    workers: int,
+    accept_failed: bool,
+    accept_few_draws: bool,
+) -> None:
+    """Refuse what must not reach a release."""
+    for name, value in (("copies", copies), ("workers", workers)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1")
+    if effect not in EFFECTS:
+        raise InputError(f"effect must be one of {', '.join(EFFECTS)}, got {effect!r}")
+    if not fit.verdict.passed and not accept_failed:
+        reasons = "\n".join(f"  {check}" for check in fit.verdict.failures)
+        raise ConvergenceError(
+            f"the {fit.kind} fit did not pass, so no copy is drawn from it:\n{reasons}\n"
+            "Mend the fit, or pass accept_failed=True and answer for it."
+        )
+    if copies > fit.n_draws:
+        raise InputError(f"{copies} copies need as many posterior draws; there are {fit.n_draws}")
+    if copies > fit.worst_ess and not accept_few_draws:
+        raise ConvergenceError(
+            f"{copies} copies are more than the effective sample size {fit.worst_ess:.0f}: "
+            "run more iterations, or pass accept_few_draws=True"
+        )
+    if effect == "plug":
+        warnings.warn(
+            'effect="plug" fixes the effect of flagged records at its mean and leaves them '
+            "nearly as exposed as no protection",
+            DsstanWarning,
+            stacklevel=3,
+        )
