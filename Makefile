@@ -1,0 +1,51 @@
+# make demo   a real geocoded table becomes a release (no compiler needed)
+# make test   everything this machine allows; says what it left out and why
+# make check  formatting, lint and types
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_OUT ?= demo-out
+
+.PHONY: demo test check parity bench format clean
+
+demo: $(VENV)/.demo
+	@test ! -e $(DEMO_OUT) || { echo "$(DEMO_OUT) exists and is not overwritten: remove it, or make demo DEMO_OUT=another-folder"; exit 2; }
+	$(BIN)/dsstan demo --dataset all --engine embedded --out $(DEMO_OUT)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 -q
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check dsstan tests examples data
+	$(BIN)/ruff format --check dsstan tests examples data
+	$(BIN)/mypy
+
+parity: $(VENV)/.test
+	$(BIN)/python tests/parity/run.py
+
+bench: $(VENV)/.test
+	$(BIN)/python tests/benchmarks/run.py
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix dsstan tests examples data
+	$(BIN)/ruff format dsstan tests examples data
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed, as $(PYTHON) (set PYTHON=...). On Debian: apt-get install python3"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

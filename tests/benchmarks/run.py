@@ -1,0 +1,177 @@
+"""Measure speed and memory in one run and write ``docs/benchmarks.md``.
+
+Each row is a fit in a fresh process. Times of different rows are compared only
+within one run. ``python tests/benchmarks/run.py [--quick]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import dsstan as ds
+from dsstan.diagnose import ess
+from dsstan.engines import SamplerSettings, get_engine
+from dsstan.fit import _inits, _natural_data
+from dsstan.programs import Program
+from dsstan.surface import build_surface
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "docs" / "benchmarks.md"
+
+
+def table_of(n: int) -> pd.DataFrame:
+    """N records uniform on the unit square, the paper's covariance, two covariates."""
+    rng = np.random.default_rng(n)
+    s = rng.uniform(size=(n, 2))
+    d = np.sqrt(((s[:, None] - s[None]) ** 2).sum(-1))
+    x = rng.normal(size=(n, 2))
+    w = np.linalg.cholesky(4.0 * np.exp(-12.7 * d) + 0.0625 * np.eye(n)) @ rng.normal(size=n)
+    y = 11.0 + x @ [0.5, -0.2] + w
+    return pd.DataFrame({"s1": s[:, 0], "s2": s[:, 1], "x1": x[:, 0], "x2": x[:, 1], "y": y})
+
+
+def measure(task: str, n: int, quick: bool) -> dict[str, Any]:
+    """One fit, in this process."""
+    problem = ds.prepare(table_of(n), "y ~ x1 + x2", coords=("s1", "s2"))
+    begin = time.perf_counter()
+    if task == "cholesky":
+        row = _cholesky(problem, 40 if quick else 200)
+    elif task == "restricted":
+        weights = ds.flag_isolated(_stand_in(problem), distance=_tenth(problem))
+        begin = time.perf_counter()
+        fit = ds.fit(problem, weights=weights, phi=12.7, seed=1, engine="embedded", progress=False)
+        row = {"ess": fit.worst_ess, "program": fit.program, "error": fit.surface_error}
+    else:
+        fit = ds.fit(problem, seed=1, engine="embedded", progress=False)
+        row = {"ess": fit.worst_ess, "program": fit.program, "error": fit.surface_error}
+    row["seconds"] = time.perf_counter() - begin
+    peak = max(
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return {"task": task, "n": n, "mib": peak / 1024, **row}
+
+
+def _tenth(problem: ds.Problem) -> float:
+    from dsstan.weights import neighbour_distances
+
+    return float(np.quantile(neighbour_distances(problem), 0.99))
+
+
+class _Phi:
+    """What flagging needs of a fit: the problem and draws of phi."""
+
+    def __init__(self, problem: ds.Problem) -> None:
+        self.problem, self.draws = problem, {"phi": np.full((1, 1), 12.7)}
+
+
+def _stand_in(problem: ds.Problem) -> Any:
+    return _Phi(problem)
+
+
+def _cholesky(problem: ds.Problem, iterations: int) -> dict[str, Any]:
+    """The plain program: one chain, half warm-up, from the same starting values."""
+    priors = ds.Priors().resolve(problem.y, problem.X, problem.d_max)
+    d = np.sqrt(((problem.sites[:, None] - problem.sites[None]) ** 2).sum(-1))
+    surface = build_surface(
+        d,
+        problem.X,
+        problem.y,
+        a_diag=np.ones(problem.n_records),
+        protection="none",
+        phi_bounds=priors.phi_bounds,
+        r_bounds=priors.r_bounds,
+        nodes=(8, 8),
+        tolerance=np.inf,
+    )
+    data = {
+        **_natural_data(problem, np.ones(problem.n_records), "paper", 1.0, priors, surface),
+        "phi_lower": priors.phi_bounds[0],
+        "phi_upper": priors.phi_bounds[1],
+    }
+    drawn = get_engine("embedded").sample(
+        Program("reference/cholesky"),
+        data,
+        settings=SamplerSettings(chains=1, warmup=iterations // 2, samples=iterations // 2),
+        seed=1,
+        inits=_inits(None, surface, priors, None, 1, 1, True),
+    )
+    scalars = [drawn[k] for k in ("sigma_sq", "tau_sq", "phi")]
+    scalars += [drawn["beta"][:, :, j] for j in range(problem.n_terms)]
+    return {"ess": min(ess(d) for d in scalars), "program": "reference/cholesky", "error": 0.0}
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    """The table and the ratios, as Markdown."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "Made by `make bench`: each row one fit in a fresh process on "
+        f"{os.cpu_count()} cores ({platform.machine()}), embedded engine. The surface fits run "
+        "4 chains of 1000 + 1000 iterations, surface and checks included; the plain Cholesky "
+        "program ran one short chain. Worst effective sample size: the smallest bulk ESS of any "
+        "parameter. Memory: peak of the larger of the two processes.",
+        "",
+        "| fit | program | N | seconds | worst ESS | seconds per 1000 ESS | peak MiB "
+        "| surface error |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    cost = {}
+    for r in rows:
+        per = 1000 * r["seconds"] / r["ess"]
+        cost[r["task"], r["n"]] = per
+        lines.append(
+            f"| {r['task']} | {r['program']} | {r['n']} | {r['seconds']:.1f} | {r['ess']:.0f} | "
+            f"{per:.2f} | {r['mib']:.0f} | {r['error']:.1g} |"
+        )
+    lines.append("")
+    for n in sorted({n for _, n in cost}):
+        if ("cholesky", n) in cost and ("unrestricted", n) in cost:
+            ratio = cost["cholesky", n] / cost["unrestricted", n]
+            lines.append(
+                f"At N = {n} the plain Cholesky program takes **{ratio:.0f} times** the wall time "
+                "of the unrestricted fit at equal effective sample size."
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run every task in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes")
+    parser.add_argument("--one", nargs=2, metavar=("TASK", "N"), help="run one task, print JSON")
+    arguments = parser.parse_args()
+    if arguments.one:
+        task, n = arguments.one
+        print(json.dumps(measure(task, int(n), arguments.quick)))
+        return
+    sizes = [200] if arguments.quick else [200, 500, 1000, 2000]
+    plan = [("unrestricted", n) for n in sizes] + [("restricted", n) for n in sizes]
+    plan += [("cholesky", n) for n in sizes if n <= 500]
+    rows = []
+    for task, n in plan:
+        command = [sys.executable, __file__, "--one", task, str(n)]
+        command += ["--quick"] if arguments.quick else []
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        print(rows[-1], file=sys.stderr)
+    text = report(rows)
+    if not arguments.quick:
+        OUT.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
