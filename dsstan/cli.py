@@ -34,6 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 out = Console()
+if not out.is_terminal:
+    out = Console(width=110)
 err = Console(stderr=True)
 
 Engine = Annotated[str, typer.Option(help="auto, cmdstan or embedded.")]
@@ -229,7 +231,7 @@ def _show_shares(risks: Any) -> None:
             table.add_row(
                 f"{label}, {group}",
                 *(f"{100 * s:.1f}%" for s in shares if s is not None),
-                f"{float(change.iloc[0]):.0f}%" if len(change) else "-",
+                f"{round(float(change.iloc[0])):d}%" if len(change) else "-",
             )
     out.print(table)
 

@@ -137,15 +137,41 @@ def load_simulated() -> pd.DataFrame:
     >>> load_simulated().shape
     (500, 3)
     """
-    file = data_folder() / "simulated" / "simulated.csv"
-    if not file.is_file():
-        raise DatasetError(
-            "The simulated data 'simulated/simulated.csv' are missing from the package's data "
-            "files. Install the package again, or run data/simulated/make_simulated.py."
-        )
-    table = pd.read_csv(file)
+    table = _simulated("simulated.csv")
     table.attrs["name"] = "simulated incomes"
     return table
+
+
+def load_simulated_truth() -> pd.DataFrame:
+    """The true spatial effect behind the simulated incomes, on a grid of the unit square.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``x`` and ``y`` (centres of 40 x 40 cells) and ``w`` (on the log scale).
+
+    Raises
+    ------
+    DatasetError
+        If the file is missing.
+
+    Examples
+    --------
+    >>> load_simulated_truth().shape
+    (1600, 3)
+    """
+    return _simulated("truth.csv")
+
+
+def _simulated(name: str) -> pd.DataFrame:
+    """One file of the simulated data."""
+    file = data_folder() / "simulated" / name
+    if not file.is_file():
+        raise DatasetError(
+            f"The simulated data 'simulated/{name}' are missing from the package's data "
+            "files. Install the package again, or run data/simulated/make_simulated.py."
+        )
+    return pd.read_csv(file)
 
 
 def load_baltimore() -> pd.DataFrame:
@@ -226,6 +252,7 @@ def _download() -> Path:
     import platformdirs
     import pooch
 
+    pooch.get_logger().setLevel("WARNING")
     base = os.environ.get("DSSTAN_SF_URL", _SF_URL).rstrip("/")
     try:
         got = pooch.retrieve(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dsstan.datasets import load_baltimore, load_san_francisco, load_simulated
+from dsstan.datasets import load_baltimore, load_san_francisco, load_simulated, load_simulated_truth
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import InputError
 from dsstan.fit import Fit
@@ -73,7 +73,7 @@ EXAMPLES = {
         "log(price) ~ scale(log(squarefeet))",
         ("x", "y"),
         None,
-        None,
+        10.0,
         "log(price) ~ scale(log(squarefeet))",
         10_000.0,
     ),
@@ -158,6 +158,8 @@ def draw(release: Synthesis, risks: Disclosure, kept: Utility, folder: Path) -> 
     fits: list[Fit] = [f for f in (release.fit.start, release.fit) if f is not None]
     problem = release.problem
     surfaces = {f.kind: surface_on_grid(f, cells=70, progress=False) for f in fits}
+    if problem.name == "simulated":
+        surfaces = {"true": load_simulated_truth(), **surfaces}
     plots = {
         "surfaces": plot_surfaces(surfaces, problem, flagged=release.fit.flagged),
         "copies_at_the_outlier": plot_copies(release, outlier(release)),

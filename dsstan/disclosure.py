@@ -68,7 +68,7 @@ class Disclosure:
             cells = {str(name): f"{100 * value:.1f}%" for name, value in row.items()}
             if not r.empty:
                 change = r[(r["measure"] == measure) & (r["group"] == group)]["percent"]
-                cells["reduced by"] = f"{float(change.iloc[0]):.0f}%" if len(change) else "-"
+                cells["reduced by"] = f"{round(float(change.iloc[0])):d}%" if len(change) else "-"
             lines[f"{measure}, {group}"] = cells
         return "Copies near the truth\n" + pd.DataFrame(lines).T.to_string()
 

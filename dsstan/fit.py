@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from dsstan.diagnose import Verdict, diagnose, ess, rhat
 from dsstan.engines import Draws, Engine, SamplerSettings, get_engine
-from dsstan.errors import InputError
+from dsstan.errors import DsstanWarning, InputError
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.programs import Program
@@ -236,6 +237,14 @@ def fit(
     A = _check(problem, weights, gamma, protection, start, phi, hold_phi, program)
     restricted = weights is not None
     used = protection if restricted else "none"
+    if weights is not None and weights.n_flagged == 0:
+        warnings.warn(
+            "no record is flagged, so the copies will be no better protected than unrestricted "
+            "ones: look at the distances (Weights.nearest), and lower the distance or raise the "
+            "correlation",
+            DsstanWarning,
+            stacklevel=2,
+        )
     rows = _informing(A, used)
     y, X, sites = problem.y[rows], problem.X[rows], problem.sites[rows]
     if restricted and used == "cut":

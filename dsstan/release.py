@@ -81,7 +81,8 @@ def write_release(
         partial.rename(target)
     except OSError as error:
         raise ReleaseError(
-            f"the release could not be written to {target}: {error.strerror}. Nothing was left "
+            f"the release could not be written to {target}: "
+            f"{error.strerror or type(error).__name__}. Nothing was left "
             "behind; free some space or choose another folder"
         ) from None
     finally:
@@ -214,7 +215,8 @@ def _write_public(release: Synthesis, folder: Path, format: str) -> None:
     """The copies, their metadata and the analyst's README."""
     width = max(3, len(str(release.copies)))
     files = [f"copy_{i + 1:0{width}d}.{format}" for i in range(release.copies)]
-    plain_index = release.problem.table.index.equals(pd.RangeIndex(release.problem.n_records))
+    index = release.problem.table.index
+    plain_index = index.name is None and index.equals(pd.RangeIndex(len(index)))
     for number, name in enumerate(files):
         table = release.table(number)
         table.attrs = {}  # pandas writes them into Parquet
@@ -222,8 +224,10 @@ def _write_public(release: Synthesis, folder: Path, format: str) -> None:
             table.to_csv(folder / name, index=not plain_index)
         else:
             table.to_parquet(folder / name, index=None if plain_index else True)
-    _json(folder / "metadata.json", metadata(release, files), 0o644)
+    _json(folder / "metadata.json", metadata(release, files))
     (folder / "README.md").write_text(_readme(release, files), encoding="utf-8")
+    for path in folder.iterdir():
+        path.chmod(0o644)  # readable by all, whatever the umask
 
 
 def _write_confidential(
@@ -240,8 +244,8 @@ def _write_confidential(
     pd.DataFrame(release.draw_index, columns=["chain", "iteration"]).to_csv(
         folder / "copies.csv", index_label="copy"
     )
-    _json(folder / "summary.json", summary(release, risks, kept), 0o600)
-    _json(folder / "settings.json", settings(release), 0o600)
+    _json(folder / "summary.json", summary(release, risks, kept))
+    _json(folder / "settings.json", settings(release))
     for path in folder.iterdir():
         path.chmod(0o600)
 
@@ -342,7 +346,7 @@ def _folder(path: Path, mode: int) -> Path:
     return path
 
 
-def _json(path: Path, content: dict[str, Any], mode: int) -> None:
-    """Write readable JSON without NaN."""
-    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    path.chmod(mode)
+def _json(path: Path, content: dict[str, Any]) -> None:
+    """Write readable JSON without NaN; NumPy's numbers, which callers may pass, as plain ones."""
+    text = json.dumps(content, indent=2, allow_nan=False, default=lambda value: value.item())
+    path.write_text(text + "\n", encoding="utf-8")

@@ -88,7 +88,7 @@ def combine(estimates: ArrayLike, variances: ArrayLike, *, level: float = LEVEL)
     if not 0 < level < 1:
         raise InputError("level must lie between 0 and 1")
     q_bar, u_bar = q.mean(axis=0), u.mean(axis=0)
-    b = q.var(axis=0, ddof=1)
+    b = (q - q[0]).var(axis=0, ddof=1)  # exactly 0 where all copies agree
     if copies == 2 and np.any(b > u_bar):
         warnings.warn(
             "two copies whose estimates vary much: the intervals cover less than they say; "
@@ -134,9 +134,20 @@ class Utility:
     level: float
 
     def get(self, source: str, term: str) -> pd.Series[float]:
-        """The row of one source and term."""
+        """The row of one source and term.
+
+        Raises
+        ------
+        InputError
+            If there is no such row.
+        """
         t = self.table
         row = t[(t["source"] == source) & (t["term"] == term)]
+        if row.empty:
+            raise InputError(
+                f"there is no row {source!r}, {term!r}; sources are "
+                f"{', '.join(t['source'].unique())}, terms {', '.join(t['term'].unique())}"
+            )
         return row.iloc[0]
 
     def __str__(self) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import _FOLDER, leave_out
 from scipy.spatial.distance import cdist
 
+from conftest import _FOLDER, leave_out
 from dsstan import _resources, datasets
 from dsstan.datasets import load_baltimore, load_san_francisco, load_simulated
 from dsstan.errors import DatasetError, DsstanError
