@@ -16,8 +16,8 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 -q
 
 check: $(VENV)/.dev
-	$(BIN)/ruff check dsstan tests examples data
-	$(BIN)/ruff format --check dsstan tests examples data
+	$(BIN)/ruff check dsstan tests examples data stan/data
+	$(BIN)/ruff format --check dsstan tests examples data stan/data
 	$(BIN)/mypy
 
 parity: $(VENV)/.test
@@ -27,8 +27,8 @@ bench: $(VENV)/.test
 	$(BIN)/python tests/benchmarks/run.py
 
 format: $(VENV)/.dev
-	$(BIN)/ruff check --fix dsstan tests examples data
-	$(BIN)/ruff format dsstan tests examples data
+	$(BIN)/ruff check --fix dsstan tests examples data stan/data
+	$(BIN)/ruff format dsstan tests examples data stan/data
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed, as $(PYTHON) (set PYTHON=...). On Debian: apt-get install python3"; exit 1; }

@@ -208,6 +208,8 @@ def show_fits(release: Synthesis) -> None:
     for kind, f in fits.items():
         for check in (*f.verdict.failures, *f.verdict.warnings):
             out.print(f"[yellow]{kind} fit, {check}[/]", soft_wrap=True)
+        for note in f.notes:
+            out.print(f"[yellow]{kind} fit, note: {note}[/]", soft_wrap=True)
     out.print(
         f"Largest error of the interpolated log density: "
         f"{max(f.surface_error for f in fits.values()):.1g}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist
 
 from dsstan.diagnose import Verdict, diagnose, ess, rhat
 from dsstan.engines import Draws, Engine, SamplerSettings, get_engine
-from dsstan.errors import DsstanWarning, InputError
+from dsstan.errors import InputError
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.programs import Program
@@ -33,6 +32,11 @@ NATURAL_LIMIT = {"unrestricted": 300, "restricted": 800}
 Beyond, LAPACK's surface and ``surface.stan`` give the same posterior sooner.
 """
 _STAN_CHECKS = 5
+_STARTS = 2**31
+"""Spawn key of the starting values' stream, beyond the key of any copy."""
+
+NEAR_CORRELATION = 0.20
+"""Flagged records that correlate more than this count as near one another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +98,7 @@ class Fit:
     verdict: Verdict = field(repr=False)
     seconds: float
     start: Fit | None = field(repr=False, default=None)
+    notes: tuple[str, ...] = ()
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
@@ -151,7 +156,8 @@ class Fit:
 
     def __str__(self) -> str:
         text = self.summary().to_string(float_format=lambda v: f"{v:.4g}")
-        return f"{self.kind} fit ({self.protection}), {self.engine}, verdict {self.verdict}\n{text}"
+        head = f"{self.kind} fit ({self.protection}), {self.engine}, verdict {self.verdict}"
+        return "\n".join([head, *(f"note: {note}" for note in self.notes), text])
 
 
 def fit(
@@ -237,14 +243,6 @@ def fit(
     A = _check(problem, weights, gamma, protection, start, phi, hold_phi, program)
     restricted = weights is not None
     used = protection if restricted else "none"
-    if weights is not None and weights.n_flagged == 0:
-        warnings.warn(
-            "no record is flagged, so the copies will be no better protected than unrestricted "
-            "ones: look at the distances (Weights.nearest), and lower the distance or raise the "
-            "correlation",
-            DsstanWarning,
-            stacklevel=2,
-        )
     rows = _informing(A, used)
     y, X, sites = problem.y[rows], problem.X[rows], problem.sites[rows]
     if restricted and used == "cut":
@@ -450,7 +448,7 @@ def _inits(
     natural: bool,
 ) -> list[dict[str, Any]]:
     """Natural parameters at which the chains begin, one mapping a chain."""
-    rng = np.random.default_rng(np.random.SeedSequence(root, spawn_key=(1,)))
+    rng = np.random.default_rng(np.random.SeedSequence(root, spawn_key=(_STARTS,)))
     rotation = surface.rotation
     residual = rotation.Z[:, -1]
     variance = float(residual @ residual) / max(1, len(residual) - rotation.b.size)

@@ -135,7 +135,8 @@ def summary(release: Synthesis, risks: Disclosure, kept: Utility | None) -> dict
         "verdict": {
             "passed": all(v.passed for v in verdicts),
             "failures": [str(c) for v in verdicts for c in v.failures],
-            "warnings": [str(c) for v in verdicts for c in v.warnings],
+            "warnings": [str(c) for v in verdicts for c in v.warnings]
+            + [note for f in fits.values() if f is not None for note in f.notes],
         },
         "seconds": {key: _number(value) for key, value in seconds.items()},
         "terms": {f"beta_{j}": term for j, term in enumerate(problem.terms)},
@@ -241,9 +242,9 @@ def _write_confidential(
     if fit.weights is not None:
         fit.weights.table(release.problem).to_csv(folder / "flags.csv")
     risks.records.to_csv(folder / "risks.csv")
-    pd.DataFrame(release.draw_index, columns=["chain", "iteration"]).to_csv(
-        folder / "copies.csv", index_label="copy"
-    )
+    picks = pd.DataFrame(release.draw_index, columns=["chain", "iteration"])
+    picks.index = pd.RangeIndex(1, release.copies + 1, name="copy")
+    picks.to_csv(folder / "copies.csv")
     _json(folder / "summary.json", summary(release, risks, kept))
     _json(folder / "settings.json", settings(release))
     for path in folder.iterdir():

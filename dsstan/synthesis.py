@@ -97,15 +97,17 @@ class Synthesis:
         return self._from(against)
 
     def _from(self, fit: Fit) -> Synthesis:
-        """As many copies from another fit, by a stream derived from this one's root."""
-        failed, few = self.accepted
+        """As many copies from another fit, by a stream derived from this one's root.
+
+        They are never published, so nothing about that fit is refused here.
+        """
         stream = np.random.SeedSequence(self.seed, spawn_key=(_COMPARISON,))
         return synthesise(
             fit,
             self.copies,
             seed=int.from_bytes(stream.generate_state(4, np.uint32).tobytes(), "little"),
-            accept_failed=failed,
-            accept_few_draws=few,
+            accept_failed=True,
+            accept_few_draws=True,
             progress=False,
         )
 
@@ -235,12 +237,13 @@ def _check(
             raise InputError(f"{name} must be a whole number of at least 1")
     if effect not in EFFECTS:
         raise InputError(f"effect must be one of {', '.join(EFFECTS)}, got {effect!r}")
-    if not fit.verdict.passed and not accept_failed:
-        reasons = "\n".join(f"  {check}" for check in fit.verdict.failures)
-        raise ConvergenceError(
-            f"the {fit.kind} fit did not pass, so no copy is drawn from it:\n{reasons}\n"
-            "Mend the fit, or pass accept_failed=True and answer for it."
-        )
+    for needed in (fit.start, fit):
+        if needed is not None and not needed.verdict.passed and not accept_failed:
+            reasons = "\n".join(f"  {check}" for check in needed.verdict.failures)
+            raise ConvergenceError(
+                f"the {needed.kind} fit did not pass, so no copy is drawn:\n{reasons}\n"
+                "Mend the fit, or pass accept_failed=True and answer for it."
+            )
     if copies > fit.n_draws:
         raise InputError(f"{copies} copies need as many posterior draws; there are {fit.n_draws}")
     if copies > fit.worst_ess and not accept_few_draws:

@@ -39,6 +39,9 @@ data {
   int<lower=0, upper=1> draw_latent; // 1: draw w and a synthetic y
 }
 transformed data {
+  if (phi == 0 || r_lower == 0) {
+    reject("phi and r_lower must be above zero: their logs are taken");
+  }
   array[2] real phi_range = {phi, phi};
   array[2] real r_range = {r_lower, r_upper};
   int n = size(informing_records(A, protection));

@@ -28,6 +28,9 @@ data {
   array[2] real<lower=0> tau_par; // likewise
 }
 transformed data {
+  if (phi_lower == 0 || r_lower == 0) {
+    reject("phi_lower and r_lower must be above zero: their logs are taken");
+  }
   array[2] real phi_range = {phi_lower, phi_upper};
   array[2] real r_range = {r_lower, r_upper};
   int held = phi_lower == phi_upper;

@@ -38,6 +38,9 @@ data {
   int<lower=0, upper=1> draw_latent; // 1: draw w and a synthetic y
 }
 transformed data {
+  if (phi_lower == 0 || r_lower == 0) {
+    reject("phi_lower and r_lower must be above zero: their logs are taken");
+  }
   array[2] real phi_range = {phi_lower, phi_upper};
   array[2] real r_range = {r_lower, r_upper};
   array[N] int kept = linspaced_int_array(N, 1, N);

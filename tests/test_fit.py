@@ -236,3 +236,16 @@ def test_rhat_and_ess_of_independent_draws_are_near_their_ideal():
     assert rhat(draws) < 1.005
     assert 3200 < ess(draws) < 4800
     assert 3000 < ess(draws, "tail") < 5000
+
+
+def test_a_fit_notes_what_its_protection_can_not_promise(small, free, kept):
+    nobody = ds.fit(small, weights=ds.own_weights(small, np.zeros(60)), start=free, **QUICK)
+    assert "no record is flagged" in nobody.notes[0]
+    pair = np.zeros(60)
+    pair[[0, 6]] = 1.0  # one site
+    common = {"weights": ds.own_weights(small, pair), "start": free, **QUICK}
+    assert "1 pairs of flagged records" in ds.fit(small, protection="preserving", **common).notes[0]
+    cut = ds.fit(small, protection="cut", **common)
+    assert "come from a fit that contains" in cut.notes[0]
+    assert cut.notes[0] in str(cut)
+    assert kept.notes == ()

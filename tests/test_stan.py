@@ -188,7 +188,7 @@ def reference_data(problem, a, phi):
     data = {
         "N": problem.n_records,
         "P": problem.n_terms,
-        "S": problem.n_sites,
+        "n_sites": problem.n_sites,
         "X": problem.X,
         "y": problem.y,
         "coords": problem.unique_sites,

@@ -129,7 +129,7 @@ def test_the_embedded_engine_samples_from_the_file(name: str) -> None:
         "tau_sq": 0.1,
         "phi": 6.0,
         "phi_free": [6.0],
-        "w": [0.0] * data.get("S", 0),
+        "w": [0.0] * data.get("n_sites", 0),
     }
     settings = SamplerSettings(chains=1, warmup=ITERATIONS, samples=ITERATIONS)
     draws = EmbeddedEngine().sample(

@@ -78,7 +78,7 @@ def all_data() -> dict[str, dict[str, Any]]:
     records = {"N": problem.n_records, "P": problem.n_terms, "X": problem.X, "y": problem.y}
     by_site = {
         **records,
-        "S": problem.n_sites,
+        "n_sites": problem.n_sites,
         "coords": problem.unique_sites,
         "site": problem.site + 1,
         **priors.stan_data(),

@@ -14,11 +14,11 @@ functions {
 data {
   int<lower=1> N; // records
   int<lower=1> P; // columns of the design matrix, intercept included
-  int<lower=1> S; // distinct sites
+  int<lower=1> n_sites; // distinct sites
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
-  matrix[S, 2] coords; // planar coordinates of the sites
-  array[N] int<lower=1, upper=S> site; // the site of each record
+  matrix[n_sites, 2] coords; // planar coordinates of the sites
+  array[N] int<lower=1, upper=n_sites> site; // the site of each record
   real<lower=0> phi_lower; // bounds of the decay
   real<lower=phi_lower> phi_upper;
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
@@ -29,21 +29,21 @@ data {
   array[2] real<lower=0> tau_par; // likewise
 }
 transformed data {
-  matrix[S, S] d = distances(coords, coords);
+  matrix[n_sites, n_sites] d = distances(coords, coords);
 }
 parameters {
   vector[P] beta;
   real<lower=0> sigma_sq;
   real<lower=r_lower * sigma_sq, upper=r_upper * sigma_sq> tau_sq;
   real<lower=phi_lower, upper=phi_upper> phi;
-  vector[S] w;
+  vector[n_sites] w;
 }
 model {
   target += normal_lpdf(beta | 0, beta_scale);
   target += variance_lpdf(sigma_sq | variance_prior, sigma_par);
   target += variance_lpdf(tau_sq | variance_prior, tau_par);
   target += uniform_lpdf(phi | phi_lower, phi_upper);
-  target += multi_normal_cholesky_lpdf(w | rep_vector(0, S),
+  target += multi_normal_cholesky_lpdf(w | rep_vector(0, n_sites),
               cholesky_decompose(sigma_sq * exponential_correlation(d, phi)));
   target += normal_lpdf(y | X * beta + w[site], sqrt(tau_sq));
 }

@@ -16,11 +16,11 @@ functions {
 data {
   int<lower=1> N; // records
   int<lower=1> P; // columns of the design matrix, intercept included
-  int<lower=1> S; // distinct sites
+  int<lower=1> n_sites; // distinct sites
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
-  matrix[S, 2] coords; // planar coordinates of the sites
-  array[N] int<lower=1, upper=S> site; // the site of each record
+  matrix[n_sites, 2] coords; // planar coordinates of the sites
+  array[N] int<lower=1, upper=n_sites> site; // the site of each record
   vector<lower=0, upper=1>[N] A; // diagonal of A; 1 unflagged, 0 fully smoothed
   real<lower=0> phi; // the decay held
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
@@ -31,7 +31,7 @@ data {
   array[2] real<lower=0> tau_par; // likewise
 }
 transformed data {
-  matrix[S, S] l
+  matrix[n_sites, n_sites] l
     = cholesky_decompose(exponential_correlation(distances(coords, coords),
                                                  phi));
 }
@@ -39,13 +39,13 @@ parameters {
   vector[P] beta;
   real<lower=0> sigma_sq;
   real<lower=r_lower * sigma_sq, upper=r_upper * sigma_sq> tau_sq;
-  vector[S] w;
+  vector[n_sites] w;
 }
 model {
   target += normal_lpdf(beta | 0, beta_scale);
   target += variance_lpdf(sigma_sq | variance_prior, sigma_par);
   target += variance_lpdf(tau_sq | variance_prior, tau_par);
-  target += multi_normal_cholesky_lpdf(w | rep_vector(0, S),
+  target += multi_normal_cholesky_lpdf(w | rep_vector(0, n_sites),
                                        sqrt(sigma_sq) * l);
   target += normal_lpdf(y | X * beta + A .* w[site], sqrt(tau_sq));
 }
