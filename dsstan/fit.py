@@ -316,7 +316,43 @@ def fit(
         ),
         seconds=time.perf_counter() - begin,
         start=start.start if start is not None and start.kind == "restricted" else start,
+        notes=_notes(problem, weights, A, used, start, held),
     )
+
+
+def _notes(
+    problem: Problem,
+    weights: Weights | None,
+    A: Floats,
+    protection: str,
+    start: Fit | None,
+    held: float | None,
+) -> tuple[str, ...]:
+    """What the user should know of a fit beside its verdict; nothing record-level."""
+    if weights is None:
+        return ()
+    notes = []
+    flagged = np.flatnonzero(A < 1)
+    if weights.n_flagged == 0:
+        notes.append(
+            "no record is flagged, so the copies are protected no better than unrestricted "
+            "ones: lower the distance or raise the correlation"
+        )
+    if protection == "preserving" and held is not None and flagged.size > 1:
+        between = pdist(problem.sites[flagged])
+        near = int(np.sum(np.exp(-held * between) > NEAR_CORRELATION))
+        if near:
+            notes.append(
+                f"{near} pairs of flagged records correlate by more than {NEAR_CORRELATION:g}: "
+                "under preserving each counts as independent, so together they pull on the "
+                "coefficients more than they should"
+            )
+    if protection == "cut" and start is not None and flagged.size:
+        notes.append(
+            "phi and the flags come from a fit that contains the flagged records: under cut "
+            "nothing else of theirs reaches the copies; give phi and your own weights for none"
+        )
+    return tuple(notes)
 
 
 def _sample(
