@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 
 from dsstan.surface import TOLERANCE
+
+if TYPE_CHECKING:
+    from dsstan.fit import Fit
+    from dsstan.problem import Problem
+    from dsstan.weights import Weights
 
 Floats = NDArray[np.float64]
 
@@ -19,6 +26,8 @@ DIVERGENT_SHARE = 0.005
 TREEDEPTH_SHARE = 0.01
 LEANING_SHARE = 0.05
 LEANING_ZONE = 0.02
+NEAR_CORRELATION = 0.20
+"""Flagged records that correlate more than this count as near one another."""
 
 
 @dataclass(frozen=True)
@@ -225,3 +234,41 @@ def _leaning(name: str, draws: Floats, bounds: tuple[float, float]) -> Check:
         name,
         "the data hardly limit it there: the prior's range decides; state it, or widen the range",
     )
+
+
+def protection_notes(
+    problem: Problem,
+    weights: Weights | None,
+    A: Floats,
+    protection: str,
+    start: Fit | None,
+    held: float | None,
+) -> tuple[str, ...]:
+    """What the user should know of a fit beside its verdict; nothing record-level.
+
+    Arguments as of :func:`dsstan.fit`, A the diagonal of A, ``held`` the decay held.
+    """
+    if weights is None:
+        return ()
+    notes = []
+    flagged = np.flatnonzero(A < 1)
+    if weights.n_flagged == 0:
+        notes.append(
+            "no record is flagged, so the copies are protected no better than unrestricted "
+            "ones: lower the distance or raise the correlation"
+        )
+    if protection == "preserving" and held is not None and flagged.size > 1:
+        between = pdist(problem.sites[flagged])
+        near = int(np.sum(np.exp(-held * between) > NEAR_CORRELATION))
+        if near:
+            notes.append(
+                f"{near} pairs of flagged records correlate by more than {NEAR_CORRELATION:g}: "
+                "under preserving each counts as independent, so together they pull on the "
+                "coefficients more than they should"
+            )
+    if protection == "cut" and start is not None and flagged.size:
+        notes.append(
+            "phi and the flags come from a fit that contains the flagged records: under cut "
+            "nothing else of theirs reaches the copies; give phi and your own weights for none"
+        )
+    return tuple(notes)

@@ -171,9 +171,7 @@ def sides(release: Synthesis, against: Fit | Synthesis | None = None) -> dict[st
         if fit.kind != "unrestricted":
             raise InputError("against must be the unrestricted fit, or copies drawn from it")
         if release.fit.kind == "unrestricted":
-            raise InputError(
-                "the release itself comes from an unrestricted fit: leave against out"
-            )
+            raise InputError("the release itself comes from an unrestricted fit: leave against out")
     other = release.comparison(against)
     if other is None:
         return {release.fit.kind: release}

@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist
 
-from dsstan.diagnose import Verdict, diagnose, ess, rhat
-from dsstan.engines import Draws, Engine, SamplerSettings, get_engine
+from dsstan.diagnose import Verdict, diagnose, ess, protection_notes, rhat
+from dsstan.engines import SamplerSettings, get_engine
 from dsstan.errors import InputError
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.programs import Program
 from dsstan.progress import progress_bar
 from dsstan.seeds import root_seed, stan_seed
-from dsstan.surface import Surface, build_surface
+from dsstan.stan_data import initial_values, natural_data
+from dsstan.surface import build_surface
 from dsstan.weights import Weights, smoothing
 
 Floats = NDArray[np.float64]
@@ -31,12 +31,6 @@ NATURAL_LIMIT = {"unrestricted": 300, "restricted": 800}
 
 Beyond, LAPACK's surface and ``surface.stan`` give the same posterior sooner.
 """
-_STAN_CHECKS = 5
-_STARTS = 2**31
-"""Spawn key of the starting values' stream, beyond the key of any copy."""
-
-NEAR_CORRELATION = 0.20
-"""Flagged records that correlate more than this count as near one another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,13 +265,20 @@ def fit(
     natural = _natural(program, kind, held, restricted, len(rows))
     name = kind if natural else "surface"
     data = (
-        _natural_data(problem, A, used, held, resolved, surface)
+        natural_data(problem, A, used, held, resolved, surface)
         if natural
         else {**surface.stan_data(), **resolved.stan_data()}
     )
-    inits = _inits(start, surface, resolved, held, chains, root, natural)
+    inits = initial_values(start, surface, resolved, held, chains, root, natural)
     with progress_bar(f"{label}: sampling ({runner.name})", progress) as advance:
-        drawn = _sample(runner, Program(name), data, settings, root, inits, advance)
+        drawn = runner.sample(
+            Program(name),
+            data,
+            settings=settings,
+            seed=stan_seed(root),
+            inits=inits,
+            advance=advance,
+        )
     draws = {key: drawn[key] for key in ("beta", "sigma_sq", "tau_sq")}
     draws["phi"] = drawn["phi"] if "phi" in drawn.names else np.full(draws["sigma_sq"].shape, held)
     error = surface.error
@@ -316,56 +317,7 @@ def fit(
         ),
         seconds=time.perf_counter() - begin,
         start=start.start if start is not None and start.kind == "restricted" else start,
-        notes=_notes(problem, weights, A, used, start, held),
-    )
-
-
-def _notes(
-    problem: Problem,
-    weights: Weights | None,
-    A: Floats,
-    protection: str,
-    start: Fit | None,
-    held: float | None,
-) -> tuple[str, ...]:
-    """What the user should know of a fit beside its verdict; nothing record-level."""
-    if weights is None:
-        return ()
-    notes = []
-    flagged = np.flatnonzero(A < 1)
-    if weights.n_flagged == 0:
-        notes.append(
-            "no record is flagged, so the copies are protected no better than unrestricted "
-            "ones: lower the distance or raise the correlation"
-        )
-    if protection == "preserving" and held is not None and flagged.size > 1:
-        between = pdist(problem.sites[flagged])
-        near = int(np.sum(np.exp(-held * between) > NEAR_CORRELATION))
-        if near:
-            notes.append(
-                f"{near} pairs of flagged records correlate by more than {NEAR_CORRELATION:g}: "
-                "under preserving each counts as independent, so together they pull on the "
-                "coefficients more than they should"
-            )
-    if protection == "cut" and start is not None and flagged.size:
-        notes.append(
-            "phi and the flags come from a fit that contains the flagged records: under cut "
-            "nothing else of theirs reaches the copies; give phi and your own weights for none"
-        )
-    return tuple(notes)
-
-
-def _sample(
-    runner: Engine,
-    program: Program,
-    data: Mapping[str, Any],
-    settings: SamplerSettings,
-    root: int,
-    inits: list[dict[str, Any]],
-    advance: Any,
-) -> Draws:
-    return runner.sample(
-        program, data, settings=settings, seed=stan_seed(root), inits=inits, advance=advance
+        notes=protection_notes(problem, weights, A, used, start, held),
     )
 
 
@@ -434,84 +386,3 @@ def _natural(program: str, kind: str, held: float | None, restricted: bool, n: i
     if restricted and held is None:
         return False
     return program == "natural" or (program == "auto" and n <= NATURAL_LIMIT[kind])
-
-
-def _natural_data(
-    problem: Problem,
-    A: Floats,
-    protection: str,
-    held: float | None,
-    priors: ResolvedPriors,
-    surface: Surface,
-    draw_latent: bool = False,
-) -> dict[str, Any]:
-    """Data of ``unrestricted.stan`` or ``restricted.stan``."""
-    rng = np.random.default_rng(0)
-    low, high = np.log(priors.r_bounds)
-    data: dict[str, Any] = {
-        "N": problem.n_records,
-        "P": problem.n_terms,
-        "X": problem.X,
-        "y": problem.y,
-        "coords": problem.sites,
-        **priors.stan_data(),
-        "H": surface.nodes[1],
-        "n_check": _STAN_CHECKS,
-        "check_r": np.exp(rng.uniform(low, high, _STAN_CHECKS)),
-        "draw_latent": int(draw_latent),
-    }
-    if held is None:
-        low, high = np.log(priors.phi_bounds)
-        data |= {
-            "phi_lower": priors.phi_bounds[0],
-            "phi_upper": priors.phi_bounds[1],
-            "G": surface.nodes[0],
-            "check_phi": np.exp(rng.uniform(low, high, _STAN_CHECKS)),
-        }
-    else:
-        number = {"paper": 1, "preserving": 2, "cut": 3}[protection]
-        data |= {"A": A, "protection": number, "phi": held}
-    return data
-
-
-def _inits(
-    start: Fit | None,
-    surface: Surface,
-    priors: ResolvedPriors,
-    held: float | None,
-    chains: int,
-    root: int,
-    natural: bool,
-) -> list[dict[str, Any]]:
-    """Natural parameters at which the chains begin, one mapping a chain."""
-    rng = np.random.default_rng(np.random.SeedSequence(root, spawn_key=(_STARTS,)))
-    rotation = surface.rotation
-    residual = rotation.Z[:, -1]
-    variance = float(residual @ residual) / max(1, len(residual) - rotation.b.size)
-    se = np.sqrt(variance) * np.linalg.norm(np.linalg.inv(rotation.T), axis=1)
-    inits = []
-    for _ in range(chains):
-        if start is not None:
-            pick = np.unravel_index(rng.integers(start.n_draws), start.draws["sigma_sq"].shape)
-            beta = start.draws["beta"][pick]
-            sigma_sq, tau_sq = (float(start.draws[k][pick]) for k in ("sigma_sq", "tau_sq"))
-            phi = float(start.draws["phi"][pick])
-        else:
-            beta = rotation.b + se * rng.uniform(-1, 1, se.size)
-            sigma_sq, tau_sq = variance * np.exp(rng.uniform(-1.5, 0.5, 2))
-            phi = float(np.exp(np.mean(np.log(priors.phi_bounds)) + rng.uniform(-0.5, 0.5)))
-        r_low, r_high = priors.r_bounds
-        tau_sq = float(np.clip(tau_sq / sigma_sq, 1.01 * r_low, 0.99 * r_high)) * float(sigma_sq)
-        low, high = priors.phi_bounds
-        phi = float(np.clip(phi, low * 1.01, high * 0.99))
-        init: dict[str, Any] = {
-            "beta": np.asarray(beta),
-            "sigma_sq": float(sigma_sq),
-            "tau_sq": tau_sq,
-        }
-        if not natural:
-            init["phi_free"] = [] if held is not None else [phi]
-        elif held is None:
-            init["phi"] = phi
-        inits.append(init)
-    return inits

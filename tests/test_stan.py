@@ -9,9 +9,9 @@ from scipy import stats
 import dsstan as ds
 from conftest import scalars
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.fit import _natural_data
 from dsstan.latent import LatentModel, Parameters
 from dsstan.programs import PROGRAMS, REFERENCE_PROGRAMS, Program
+from dsstan.stan_data import natural_data
 from dsstan.surface import build_surface
 from mc import assert_same, assert_same_posterior, mean_of, z_limit
 
@@ -110,12 +110,12 @@ def test_log_density_is_the_closed_form_on_both_engines(engine, small, name, pro
         data = {**surface.stan_data(), **priors.stan_data()}
     elif name == "reference/cholesky":
         data = {
-            **_natural_data(small, a, protection, HELD, priors, surface),
+            **natural_data(small, a, protection, HELD, priors, surface),
             "phi_lower": PHI_BOUNDS[0],
             "phi_upper": PHI_BOUNDS[1],
         }
     else:
-        data = _natural_data(small, a, protection, phi_held, priors, surface)
+        data = natural_data(small, a, protection, phi_held, priors, surface)
     points = []
     for point in POINTS:
         given = {k: v for k, v in point.items() if k != "phi"}
@@ -313,7 +313,7 @@ def test_draws_of_w_and_y_inside_stan_follow_the_closed_form(small, protection, 
     fit = _fit_of(small, a, protection, gamma)
     priors = fit.priors
     surface = surface_of(small, a, protection, held is not None)
-    data = _natural_data(small, a, protection, held, priors, surface, draw_latent=True)
+    data = natural_data(small, a, protection, held, priors, surface, draw_latent=True)
     init = {"beta": [5.0, 0.7], "sigma_sq": 1.5, "tau_sq": 0.3}
     if held is None:
         init["phi"] = 4.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -111,8 +112,9 @@ class Engine(Protocol):
 
 def check_seed(seed: int) -> int:
     """A seed that both engines take as it is, from 1 to 2^31 - 1."""
-    if not 1 <= seed < 2**31:
-        raise InputError("a Stan seed must lie from 1 to 2147483647")
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not (whole and 1 <= seed < 2**31):
+        raise InputError("a Stan seed must be a whole number from 1 to 2147483647")
     return int(seed)
 
 
@@ -123,7 +125,9 @@ def jsonable(value: Any) -> Any:
             raise InputError("Stan data must be finite numbers")
         return value.tolist()
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError("Stan data must be finite numbers")
     if isinstance(value, Mapping):
         return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

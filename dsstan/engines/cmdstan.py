@@ -146,7 +146,7 @@ class CmdStanEngine:
         folder.mkdir(parents=True, exist_ok=True)
         executable, mark = folder / Path(program.name).name, folder / "ok"
         with FileLock(str(folder) + ".lock"), _quiet():
-            if not (mark.is_file() and executable.is_file()):
+            if not _intact(executable, mark):
                 mark.unlink(missing_ok=True)
                 source = executable.with_suffix(".stan")
                 source.write_text(program.source, encoding="utf-8")
@@ -161,9 +161,23 @@ class CmdStanEngine:
                     force_compile=True,
                     stanc_options={"include-paths": [str(folder)]},
                 )
-                mark.write_text(key, encoding="utf-8")
+                mark.write_text(_digest(executable), encoding="utf-8")
                 return model
             return cmdstanpy.CmdStanModel(exe_file=str(executable))
+
+
+def _digest(file: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _intact(executable: Path, mark: Path) -> bool:
+    """Whether an executable is there whole: its mark holds its SHA-256."""
+    return (
+        mark.is_file()
+        and executable.is_file()
+        and mark.read_text(encoding="utf-8", errors="replace") == _digest(executable)
+    )
 
 
 def _cmdstan_version() -> str:

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from dsstan.engines.base import jsonable
-from dsstan.fit import _natural_data
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem, prepare
+from dsstan.stan_data import natural_data
 from dsstan.surface import Surface, build_surface
 from dsstan.weights import neighbour_distances, smoothing
 
@@ -84,8 +84,8 @@ def all_data() -> dict[str, dict[str, Any]]:
         **priors.stan_data(),
     }
     return {
-        "unrestricted": _natural_data(problem, ones, "none", None, priors, made),
-        "restricted": _natural_data(problem, A, "paper", PHI, priors, made, draw_latent=True),
+        "unrestricted": natural_data(problem, ones, "none", None, priors, made),
+        "restricted": natural_data(problem, A, "paper", PHI, priors, made, draw_latent=True),
         "surface": {**made.stan_data(), **priors.stan_data()},
         "reference/hier": {**by_site, **bounds},
         "reference/restrict": {**by_site, "A": A, "phi": PHI},

@@ -23,8 +23,8 @@ import pandas as pd
 import dsstan as ds
 from dsstan.diagnose import ess
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.fit import _inits, _natural_data
 from dsstan.programs import Program
+from dsstan.stan_data import initial_values, natural_data
 from dsstan.surface import build_surface
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +97,7 @@ def _cholesky(problem: ds.Problem, iterations: int) -> dict[str, Any]:
         tolerance=np.inf,
     )
     data = {
-        **_natural_data(problem, np.ones(problem.n_records), "paper", 1.0, priors, surface),
+        **natural_data(problem, np.ones(problem.n_records), "paper", 1.0, priors, surface),
         "phi_lower": priors.phi_bounds[0],
         "phi_upper": priors.phi_bounds[1],
     }
@@ -106,7 +106,7 @@ def _cholesky(problem: ds.Problem, iterations: int) -> dict[str, Any]:
         data,
         settings=SamplerSettings(chains=1, warmup=iterations // 2, samples=iterations // 2),
         seed=1,
-        inits=_inits(None, surface, priors, None, 1, 1, True),
+        inits=initial_values(None, surface, priors, None, 1, 1, True),
     )
     scalars = [drawn[k] for k in ("sigma_sq", "tau_sq", "phi")]
     scalars += [drawn["beta"][:, :, j] for j in range(problem.n_terms)]
