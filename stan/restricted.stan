@@ -54,8 +54,8 @@ transformed data {
   matrix[n, P + 1] z = rotated_data(x, factor, b_ls, y[kept]);
   matrix[1, H * surface_size(P)] surface
     = surface_coefficients(d, a_diag, protection, z, 1, H, phi_range, r_range);
-  real error = surface_error_at(surface, H, rep_vector(phi, n_check), check_r,
-                                phi_range, r_range, d, a_diag, protection, z);
+  real error = surface_error_at(surface, H, phi, check_r, phi_range,
+                                r_range, d, a_diag, protection, z);
   matrix[draw_latent ? N : 0, draw_latent ? n : 0] r_all;
   matrix[draw_latent ? N + 1 : 0, draw_latent ? N : 0] r_system;
   matrix[draw_latent ? n + 1 : 0, draw_latent ? n : 0] m_system;

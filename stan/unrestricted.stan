@@ -51,8 +51,12 @@ transformed data {
   matrix[N, P + 1] z = rotated_data(X, factor, b_ls, y);
   matrix[G, H * surface_size(P)] surface
     = surface_coefficients(d, a_diag, 1, z, G, H, phi_range, r_range);
-  real error = surface_error_at(surface, H, check_phi, check_r, phi_range,
-                                r_range, d, a_diag, 1, z);
+  real error = 0;
+  for (c in 1 : n_check) {
+    error = fmax(error,
+                 surface_error_at(surface, H, check_phi[c], check_r[c : c],
+                                  phi_range, r_range, d, a_diag, 1, z));
+  }
 }
 parameters {
   vector[P] beta;

@@ -103,7 +103,7 @@ class CmdStanEngine:
                 seed=check_seed(seed),
                 output_dir=str(folder),
                 sig_figs=_DIGITS,
-                show_progress=False,
+                show_progress=advance is not None and sys.stderr.isatty(),
             )
             table = np.swapaxes(fit.draws(), 0, 1)
             names = list(fit.column_names)
