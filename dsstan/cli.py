@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dsstan.demo import EXAMPLES, DemoResult, outlier, run_example
@@ -43,7 +44,10 @@ Engine = Annotated[str, typer.Option(help="auto, cmdstan or embedded.")]
 
 @app.command()
 def synthesise(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the confidential table.")],
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="TABLE", help="CSV or Parquet file with the confidential table."),
+    ],
     formula: Annotated[str, typer.Option(help="Such as 'log(price) ~ scale(log(squarefeet))'.")],
     coords: Annotated[
         tuple[str, str], typer.Option(help="The two coordinate columns, x or longitude first.")
@@ -112,8 +116,8 @@ def synthesise(
     _show_shares(disclosure(release, absolute=absolute))
     if release.copies > 1:
         _show_estimates(utility(release))
-    out.print(f"Copies to publish: {target / 'public'}", soft_wrap=True)
-    out.print(f"Keep to yourself:  {target / 'confidential'}", soft_wrap=True)
+    _say(f"Copies to publish: {target / 'public'}")
+    _say(f"Keep to yourself:  {target / 'confidential'}")
 
 
 @app.command()
@@ -140,7 +144,7 @@ def demo(
         except DsstanError as error:
             if dataset != "all" or name != "san-francisco":
                 raise
-            out.print(f"Left out: {error}", soft_wrap=True)
+            _say(f"Left out: {error}")
             continue
         show_demo(result)
 
@@ -151,7 +155,7 @@ def doctor() -> None:
     table = Table("", "what", "found or how to get it", "needed for", box=None)
     for finding in examine():
         mark = "[green]there[/]" if finding.there else "[yellow]missing[/]"
-        table.add_row(mark, finding.what, finding.detail, finding.needed_for)
+        table.add_row(mark, finding.what, escape(finding.detail), finding.needed_for)
     out.print(table)
 
 
@@ -164,7 +168,7 @@ def read_table(path: Path) -> pd.DataFrame:
         If there is no such file, its kind is unknown or it can't be read.
     """
     readers: dict[str, Any] = {
-        ".csv": pd.read_csv,
+        ".csv": _read_csv,
         ".parquet": pd.read_parquet,
         ".pq": pd.read_parquet,
     }
@@ -180,6 +184,19 @@ def read_table(path: Path) -> pd.DataFrame:
             f"{path.name} can't be read as {path.suffix.lower()}: {type(error).__name__}"
         ) from None
     return table
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """A CSV file, its numbers to the last digit: copies repeat all columns but one."""
+    with warnings.catch_warnings():
+        # pandas 3.1 is exact by itself, and deprecates what older ones need.
+        warnings.filterwarnings("ignore", "The 'float_precision'")
+        return pd.read_csv(path, float_precision="round_trip")
+
+
+def _say(text: str, style: str | None = None) -> None:
+    """One line as it is: what stands in brackets, in a path or a term, is no markup."""
+    out.print(escape(text), style=style, soft_wrap=True)
 
 
 def show_fits(release: Synthesis) -> None:
@@ -203,13 +220,13 @@ def show_fits(release: Synthesis) -> None:
             interval = "held" if held else f"{r['q025']:.3g}, {r['q975']:.3g}"
             cells.append(f"{r['mean']:.4g} ({interval})")
         term = f" ({row['term']})" if str(name).startswith("beta") else ""
-        table.add_row(f"{name}{term}", *cells)
+        table.add_row(escape(f"{name}{term}"), *cells)
     out.print(table)
     for kind, f in fits.items():
         for check in (*f.verdict.failures, *f.verdict.warnings):
-            out.print(f"[yellow]{kind} fit, {check}[/]", soft_wrap=True)
+            _say(f"{kind} fit, {check}", "yellow")
         for note in f.notes:
-            out.print(f"[yellow]{kind} fit, note: {note}[/]", soft_wrap=True)
+            _say(f"{kind} fit, note: {note}", "yellow")
     out.print(
         f"Largest error of the interpolated log density: "
         f"{max(f.surface_error for f in fits.values()):.1g}"
@@ -241,12 +258,12 @@ def _show_shares(risks: Any) -> None:
 def _show_estimates(kept: Any) -> None:
     """The analyst's regression on the original and the copies."""
     sources = list(dict.fromkeys(kept.table["source"]))
-    out.print(f"Least squares {kept.formula}, estimate (95% interval)", soft_wrap=True)
+    _say(f"Least squares {kept.formula}, estimate (95% interval)")
     table = Table("", *sources, box=None)
     for term in dict.fromkeys(kept.table["term"]):
         rows = [kept.get(source, term) for source in sources]
         table.add_row(
-            term, *(f"{r['estimate']:.3f} ({r['low']:.3f}, {r['high']:.3f})" for r in rows)
+            escape(term), *(f"{r['estimate']:.3f} ({r['low']:.3f}, {r['high']:.3f})" for r in rows)
         )
     out.print(table)
 
@@ -258,9 +275,9 @@ def show_demo(result: DemoResult) -> None:
     _show_shares(result.risks)
     _show_estimates(result.kept)
     _show_outlier(release)
-    out.print(f"Release:  {result.folder}", soft_wrap=True)
+    _say(f"Release:  {result.folder}")
     if result.pictures:
-        out.print(f"Pictures: {result.pictures[0].parent}", soft_wrap=True)
+        _say(f"Pictures: {result.pictures[0].parent}")
 
 
 def _show_outlier(release: Synthesis) -> None:
@@ -307,7 +324,7 @@ def main() -> None:
 
 
 def _fail(error: DsstanError, code: int) -> None:
-    err.print(f"[red]dsstan:[/] {error}", soft_wrap=True, highlight=False)
+    err.print(f"[red]dsstan:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
     sys.exit(code)
 
 
@@ -326,4 +343,5 @@ def _show_warning(
 ) -> None:
     """Show the package's own warnings, without source lines."""
     if issubclass(category, DsstanWarning):
-        err.print(f"[yellow]warning:[/] {message}", soft_wrap=True, highlight=False)
+        text = escape(str(message))
+        err.print(f"[yellow]warning:[/] {text}", soft_wrap=True, highlight=False)

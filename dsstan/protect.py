@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dsstan.fit import Fit, fit
+from dsstan.errors import InputError
+from dsstan.fit import PROTECTIONS, Fit, fit
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.seeds import root_seed
 from dsstan.synthesis import Synthesis, synthesise
-from dsstan.weights import Weights, flag_isolated
+from dsstan.weights import Weights, flag_isolated, smoothing
 
 
 def protect(
@@ -66,6 +67,7 @@ def protect(
         Its ``fit.start`` is the unrestricted fit. Where no record is flagged the
         restricted fit still runs, and only holds phi.
     """
+    _check(threshold, correlation, gamma, protection, copies)
     root = root_seed(seed)
     free_seed, kept_seed, copies_seed = stage_seeds(root)
     problem = prepare(table, formula, coords=coords, distance=distance, crs=crs, name=name)
@@ -89,6 +91,27 @@ def protect(
         accept_failed=accept_failed,
         progress=progress,
     )
+
+
+def _check(
+    threshold: float | None,
+    correlation: float | None,
+    gamma: float,
+    protection: str,
+    copies: int,
+) -> None:
+    """Refuse before the first fit what only a later stage would look at."""
+    if threshold is not None and correlation is not None:
+        raise InputError("give threshold or correlation, not both")
+    if threshold is not None and not (np.isfinite(threshold) and threshold > 0):
+        raise InputError("threshold must be positive and finite")
+    if correlation is not None and not 0 < correlation < 1:
+        raise InputError("correlation must lie between 0 and 1")
+    smoothing(gamma, np.zeros(1))
+    if protection not in PROTECTIONS:
+        raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
+    if copies < 1:
+        raise InputError("copies must be a whole number of at least 1")
 
 
 def stage_seeds(root: int) -> tuple[int, int, int]:

@@ -13,9 +13,10 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ class CmdStanEngine:
     ) -> Draws:
         """Sample in CmdStan processes; see :class:`dsstan.engines.base.Engine`."""
         model = self._model(program)
-        with private_folder() as folder, _quiet():
+        with private_folder() as folder, _quiet(), _ending_runs(folder):
             fit = _run(
                 program,
                 model.sample,
@@ -215,10 +216,29 @@ def _plain(text: str) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep cmdstanpy's log (which names files) to itself while it runs."""
-    logger = logging.getLogger("cmdstanpy")
+    logger = cmdstanpy.utils.get_logger()  # sets its level when first asked for
     level = logger.level
     logger.setLevel(logging.CRITICAL if not sys.flags.dev_mode else level)
     try:
         yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def _ending_runs(folder: Path) -> Iterator[None]:
+    """End CmdStan's processes when a run is interrupted.
+
+    cmdstanpy starts them from threads that go on, and that the interpreter waits for before it
+    ends. The folder goes first, so that a chain which starts in the meantime fails. Found in
+    ``/proc``; where there is none the chains run to their end.
+    """
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        for command in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                if os.fsencode(folder) in command.read_bytes():
+                    os.kill(int(command.parent.name), signal.SIGKILL)
+        raise
