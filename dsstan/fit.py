@@ -188,7 +188,7 @@ def fit(
         Risk weights; without them the fit is unrestricted.
     gamma
         Global risk parameter, from 0 to infinity (the default: w* of a flagged
-        record is fixed to zero).
+        record is fixed to zero). Under ``"cut"`` it makes no difference.
     protection
         What becomes of the variance that smoothing removes: ``"paper"`` nothing,
         ``"preserving"`` it returns as noise of the observation, ``"cut"`` the
@@ -363,7 +363,9 @@ def _check(
         raise InputError("phi is a value to hold: hold_phi=False contradicts it")
     if not hold_phi and program == "natural":
         raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
-    return smoothing(gamma, weights.a)
+    A = smoothing(gamma, weights.a)
+    # Under cut flagged records leave whatever gamma is.
+    return np.where(weights.flagged, 0.0, 1.0) if protection == "cut" else A
 
 
 def _check_cut(X: Floats, n: int, problem: Problem) -> None:

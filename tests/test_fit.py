@@ -249,3 +249,10 @@ def test_a_fit_notes_what_its_protection_can_not_promise(small, free, kept):
     assert "come from a fit that contains" in cut.notes[0]
     assert cut.notes[0] in str(cut)
     assert kept.notes == ()
+
+
+def test_under_cut_flagged_records_leave_whatever_gamma_is(small, free, kept):
+    fit = ds.fit(
+        small, weights=kept.weights, gamma=0.0, protection="cut", start=free, seed=1, **QUICK
+    )
+    np.testing.assert_array_equal(fit.informing, np.flatnonzero(~kept.flagged))

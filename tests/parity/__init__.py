@@ -1,0 +1,1 @@
+"""R twins: what dsstan computes, computed again by R and held against it."""
