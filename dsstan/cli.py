@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
@@ -16,10 +18,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from dsstan.demo import EXAMPLES, DemoResult, outlier, run_example
-from dsstan.disclosure import disclosure
+from dsstan.disclosure import disclosure, reduction_text
 from dsstan.doctor import examine
 from dsstan.errors import ConvergenceError, DsstanError, DsstanWarning, InputError, ReleaseError
 from dsstan.fit import PROTECTIONS
+from dsstan.priors import Priors
 from dsstan.protect import protect
 from dsstan.release import FORMATS, check_target, write_release
 from dsstan.synthesis import Synthesis
@@ -50,7 +53,10 @@ def synthesise(
     ],
     formula: Annotated[str, typer.Option(help="Such as 'log(price) ~ scale(log(squarefeet))'.")],
     coords: Annotated[
-        tuple[str, str], typer.Option(help="The two coordinate columns, x or longitude first.")
+        tuple[str, str],
+        typer.Option(
+            metavar="X Y", help="The two coordinate columns, x or longitude first, with a space."
+        ),
     ],
     out_folder: Annotated[Path, typer.Option("--out", help="Release folder; must not exist.")],
     crs: Annotated[
@@ -83,6 +89,11 @@ def synthesise(
     chains: Annotated[int, typer.Option(help="Chains of the sampler.")] = 4,
     warmup: Annotated[int, typer.Option(help="Warm-up iterations a chain.")] = 1000,
     samples: Annotated[int, typer.Option(help="Kept iterations a chain.")] = 1000,
+    adapt_delta: Annotated[float, typer.Option(help="Acceptance the sampler aims at.")] = 0.9,
+    phi_bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="Prior range of the decay, inverse of the unit."),
+    ] = None,
     accept_failed: Annotated[
         bool, typer.Option("--accept-failed", help="Go on although a fit failed its verdict.")
     ] = False,
@@ -110,6 +121,8 @@ def synthesise(
         chains=chains,
         warmup=warmup,
         samples=samples,
+        adapt_delta=adapt_delta,
+        priors=None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
     )
     target = write_release(release, out_folder, format=format, absolute=absolute)
     show_fits(release)
@@ -134,7 +147,9 @@ def demo(
     names = list(EXAMPLES) if dataset == "all" else [dataset]
     for name in names:
         if name not in EXAMPLES:
-            raise InputError(f"there is no example {name!r}; choose from {', '.join(EXAMPLES)}")
+            raise InputError(
+                f"there is no example {name!r}; choose from {', '.join(EXAMPLES)} or all"
+            )
         check_target(out_folder / name if out_folder.is_dir() else out_folder.absolute())
     out_folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -143,6 +158,8 @@ def demo(
             result = run_example(name, out_folder / name, copies=copies, seed=seed, engine=engine)
         except DsstanError as error:
             if dataset != "all" or name != "san-francisco":
+                with suppress(OSError):
+                    out_folder.rmdir()  # only an empty one
                 raise
             _say(f"Left out: {error}")
             continue
@@ -210,6 +227,13 @@ def show_fits(release: Synthesis) -> None:
         f"protection {fit.protection}; engine {fit.engine}; copies {release.copies}, "
         f"carrying {release.effect}"
     )
+    weights = fit.weights
+    if weights is not None and np.isfinite(weights.threshold):
+        farthest = ", ".join(f"{d:.4g}" for d in np.sort(weights.nearest)[::-1][:5])
+        out.print(
+            f"Flagged where no neighbour is nearer than M = {weights.threshold:.4g} {problem.unit} "
+            f"(correlation {weights.correlation:.2g}); largest distances to a neighbour: {farthest}"
+        )
     table = Table("posterior mean (95% interval)", *fits, box=None)
     summaries = {kind: f.summary() for kind, f in fits.items()}
     for name, row in next(iter(summaries.values())).iterrows():
@@ -250,7 +274,7 @@ def _show_shares(risks: Any) -> None:
             table.add_row(
                 f"{label}, {group}",
                 *(f"{100 * s:.1f}%" for s in shares if s is not None),
-                f"{round(float(change.iloc[0])):d}%" if len(change) else "-",
+                reduction_text(float(change.iloc[0])) if len(change) else "-",
             )
     out.print(table)
 

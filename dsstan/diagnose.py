@@ -13,7 +13,6 @@ from scipy.spatial.distance import pdist
 from dsstan.surface import TOLERANCE
 
 if TYPE_CHECKING:
-    from dsstan.fit import Fit
     from dsstan.problem import Problem
     from dsstan.weights import Weights
 
@@ -155,7 +154,7 @@ def diagnose(
         Check(
             "divergent share",
             divergent,
-            f"at most {DIVERGENT_SHARE:g}",
+            f"0, and at most {DIVERGENT_SHARE:g} to pass",
             "failure" if divergent > DIVERGENT_SHARE else "warning" if divergent > 0 else "ok",
             advice="raise adapt_delta",
         )
@@ -241,12 +240,20 @@ def protection_notes(
     weights: Weights | None,
     A: Floats,
     protection: str,
-    start: Fit | None,
-    held: float | None,
+    *,
+    phi: float,
+    phi_from_start: bool,
 ) -> tuple[str, ...]:
     """What the user should know of a fit beside its verdict; nothing record-level.
 
-    Arguments as of :func:`dsstan.fit`, A the diagonal of A, ``held`` the decay held.
+    Parameters
+    ----------
+    problem, weights, A, protection
+        As of the fit.
+    phi
+        Posterior median of the decay, or the value held.
+    phi_from_start
+        Whether the decay held is that of a fit with all records.
     """
     if weights is None:
         return ()
@@ -257,18 +264,25 @@ def protection_notes(
             "no record is flagged, so the copies are protected no better than unrestricted "
             "ones: lower the distance or raise the correlation"
         )
-    if protection == "preserving" and held is not None and flagged.size > 1:
-        between = pdist(problem.sites[flagged])
-        near = int(np.sum(np.exp(-held * between) > NEAR_CORRELATION))
+    if protection == "preserving" and flagged.size > 1:
+        near = int(np.sum(np.exp(-phi * pdist(problem.sites[flagged])) > NEAR_CORRELATION))
         if near:
             notes.append(
                 f"{near} pairs of flagged records correlate by more than {NEAR_CORRELATION:g}: "
                 "under preserving each counts as independent, so together they pull on the "
                 "coefficients more than they should"
             )
-    if protection == "cut" and start is not None and flagged.size:
+    if protection == "cut" and flagged.size:
+        seen = ["phi"] if phi_from_start else []
+        seen += ["the flags"] if weights.rule != "own" else []
+        if seen:
+            notes.append(
+                f"{' and '.join(seen)} come from a fit that contains the flagged records: under "
+                "cut nothing else of theirs reaches the copies; give phi and your own weights "
+                "for none"
+            )
+    if weights.column is not None:
         notes.append(
-            "phi and the flags come from a fit that contains the flagged records: under cut "
-            "nothing else of theirs reaches the copies; give phi and your own weights for none"
+            f"column {weights.column!r} holds the weights: it is withheld from the public copies"
         )
     return tuple(notes)

@@ -38,7 +38,8 @@ class Disclosure:
         number of records and mean share. Groups without records are left out.
     reduction
         One row a measure and group: percentage by which protection lowered the
-        mean share; empty where there is nothing to compare with.
+        mean share, minus infinity where it rose from 0; empty where there is
+        nothing to compare with.
     relative, absolute
         The tolerances; the absolute one is None where none was asked for.
     seconds
@@ -68,9 +69,14 @@ class Disclosure:
             cells = {str(name): f"{100 * value:.1f}%" for name, value in row.items()}
             if not r.empty:
                 change = r[(r["measure"] == measure) & (r["group"] == group)]["percent"]
-                cells["reduced by"] = f"{round(float(change.iloc[0])):d}%" if len(change) else "-"
+                cells["reduced by"] = reduction_text(float(change.iloc[0])) if len(change) else "-"
             lines[f"{measure}, {group}"] = cells
         return "Copies near the truth\n" + pd.DataFrame(lines).T.to_string()
+
+
+def reduction_text(percent: float) -> str:
+    """A reduction for a table."""
+    return f"{round(percent):d}%" if np.isfinite(percent) else "rose from 0"
 
 
 def within(values: Floats, truth: Floats, tolerance: Floats | float) -> Floats:
@@ -141,8 +147,14 @@ def disclosure(
             for group, members in groups.items():
                 before = records.loc[members, f"{measure}_unrestricted"].mean()
                 after = records.loc[members, f"{measure}_restricted"].mean()
-                if members.any() and before > 0:
-                    reductions.append((measure, group, 100.0 * (1.0 - after / before)))
+                if members.any():
+                    # A risk that rose from nothing is a reduction of minus infinity per cent.
+                    percent = (
+                        100.0 * (1.0 - after / before)
+                        if before > 0
+                        else (-np.inf if after > 0 else 0.0)
+                    )
+                    reductions.append((measure, group, percent))
     return Disclosure(
         records=records,
         summary=pd.DataFrame(rows, columns=["measure", "fit", "group", "records", "share"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from dsstan.diagnose import Verdict, diagnose, ess, protection_notes, rhat
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.errors import InputError
+from dsstan.errors import DsstanWarning, InputError
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.programs import Program
@@ -55,8 +56,8 @@ class Fit:
         (chains, samples), phi constant where it was held.
     phi_held
         The decay where it was held, else None.
-    priors
-        Every prior setting as a number.
+    priors, prior_settings
+        Every prior setting as a number, and as it was asked for.
     engine, program
         What ran, with versions, and the program with its fingerprint.
     seed
@@ -81,6 +82,7 @@ class Fit:
     draws: Mapping[str, Floats] = field(repr=False)
     phi_held: float | None
     priors: ResolvedPriors = field(repr=False)
+    prior_settings: Priors = field(repr=False)
     engine: str
     engine_version: str
     program: str
@@ -158,8 +160,8 @@ def fit(
     problem: Problem,
     *,
     weights: Weights | None = None,
-    gamma: float = np.inf,
-    protection: str = "paper",
+    gamma: float | None = None,
+    protection: str | None = None,
     start: Fit | None = None,
     phi: float | None = None,
     hold_phi: bool = True,
@@ -187,10 +189,10 @@ def fit(
     weights
         Risk weights; without them the fit is unrestricted.
     gamma
-        Global risk parameter, from 0 to infinity (the default: w* of a flagged
+        Global risk parameter, from 0 to infinity (with weights the default: w* of a flagged
         record is fixed to zero). Under ``"cut"`` it makes no difference.
     protection
-        What becomes of the variance that smoothing removes: ``"paper"`` nothing,
+        What becomes of the variance that smoothing removes: ``"paper"`` (the default) nothing,
         ``"preserving"`` it returns as noise of the observation, ``"cut"`` the
         flagged records leave the fit.
     start
@@ -202,7 +204,8 @@ def fit(
         False leaves phi free in a restricted fit. The paper advises against it,
         since flags depend on phi.
     priors
-        Prior settings; see :class:`dsstan.Priors`.
+        Prior settings; see :class:`dsstan.Priors`. By default those of ``start``, resolved
+        for the records that inform this fit.
     engine
         ``"cmdstan"``, ``"embedded"`` or ``"auto"``.
     chains, warmup, samples, adapt_delta, max_treedepth
@@ -234,6 +237,10 @@ def fit(
     begin = time.perf_counter()
     root = root_seed(seed)
     settings = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
+    if weights is None and (gamma is not None or protection is not None):
+        raise InputError("gamma and protection belong to a restricted fit: give weights as well")
+    gamma = np.inf if gamma is None else gamma
+    protection = "paper" if protection is None else protection
     A = _check(problem, weights, gamma, protection, start, phi, hold_phi, program)
     restricted = weights is not None
     used = protection if restricted else "none"
@@ -241,10 +248,13 @@ def fit(
     y, X, sites = problem.y[rows], problem.X[rows], problem.sites[rows]
     if restricted and used == "cut":
         _check_cut(X, len(rows), problem)
-    resolved = (priors or Priors()).resolve(y, X, problem.d_max)
+    if priors is None:
+        priors = start.prior_settings if start is not None else Priors()
+    resolved = priors.resolve(y, X, problem.d_max)
     held = None
     if restricted and hold_phi:
-        held = float(phi) if phi is not None else float(np.median(_start(start).draws["phi"]))
+        # _check has seen to it that there is one of the two.
+        held = float(np.median(start.draws["phi"])) if phi is None and start else phi
     phi_bounds = resolved.phi_bounds if held is None else (held, held)
     kind = "restricted" if restricted else "unrestricted"
     label = f"{kind} fit"
@@ -281,6 +291,16 @@ def fit(
         )
     draws = {key: drawn[key] for key in ("beta", "sigma_sq", "tau_sq")}
     draws["phi"] = drawn["phi"] if "phi" in drawn.names else np.full(draws["sigma_sq"].shape, held)
+    notes = protection_notes(
+        problem,
+        weights,
+        A,
+        used,
+        phi=float(np.median(draws["phi"])),
+        phi_from_start=held is not None and phi is None,
+    )
+    if weights is not None and weights.n_flagged == 0:
+        warnings.warn(notes[0], DsstanWarning, stacklevel=2)
     error = surface.error
     if natural:
         error = max(error, float(np.max(drawn["surface_error"])))
@@ -294,6 +314,7 @@ def fit(
         draws=draws,
         phi_held=held,
         priors=resolved,
+        prior_settings=priors,
         engine=runner.name,
         engine_version=runner.version,
         program=name,
@@ -317,7 +338,7 @@ def fit(
         ),
         seconds=time.perf_counter() - begin,
         start=start.start if start is not None and start.kind == "restricted" else start,
-        notes=protection_notes(problem, weights, A, used, start, held),
+        notes=notes,
     )
 
 
@@ -375,12 +396,6 @@ def _check_cut(X: Floats, n: int, problem: Problem) -> None:
             f'protection "cut" leaves {n} of {problem.n_records} records, too few to '
             "estimate every term of the formula; flag fewer, or use another protection"
         )
-
-
-def _start(start: Fit | None) -> Fit:
-    """The starting fit, whose presence has been checked."""
-    assert start is not None
-    return start
 
 
 def _natural(program: str, kind: str, held: float | None, restricted: bool, n: int) -> bool:

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from dsstan.errors import InputError
 from dsstan.progress import progress_bar
+from dsstan.seeds import LATENT, root_seed, stream
 from dsstan.surface import smoothed_correlation
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def latent_draws(fit: Fit, *, draws: int = 200, seed: int = 0) -> Floats:
     """
     model = LatentModel(fit)
     out = np.empty((draws, fit.problem.n_records))
-    children = np.random.SeedSequence(seed).spawn(draws)
+    children = stream(root_seed(seed), LATENT).spawn(draws)
     with threadpool_limits(limits=1, user_api="blas"):
         for i, (chain, iteration) in enumerate(spread_draws(fit, draws)):
             p = parameters_at(fit, int(chain), int(iteration))

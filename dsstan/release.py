@@ -23,6 +23,7 @@ from dsstan._version import __version__
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import InputError, ReleaseError
 from dsstan.fit import Fit
+from dsstan.public import analyst_readme, check_public, metadata, public_table
 from dsstan.utility import Utility, utility
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def write_release(
         If the folder exists or can't be written.
     """
     target = check_target(folder)
+    check_public(release)
     if format not in FORMATS:
         raise InputError(f"format must be csv or parquet, got {format!r}")
     risks = disclosure(release, absolute=absolute)
@@ -127,6 +129,7 @@ def summary(release: Synthesis, risks: Disclosure, kept: Utility | None) -> dict
         "copies": release.copies,
         "engine": fit.engine,
         "protection": fit.protection,
+        "moved_share": release.moved_share,
         "gamma": "infinity" if math.isinf(fit.gamma) else fit.gamma,
         "effect": release.effect,
         "threshold": None if fit.weights is None else _number(fit.weights.threshold),
@@ -186,32 +189,6 @@ def _number(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def metadata(release: Synthesis, files: list[str]) -> dict[str, Any]:
-    """What ``public/metadata.json`` holds: an allow-list, nothing estimated from the data."""
-    problem = release.problem
-    table = problem.table
-    return {
-        "format": "dsstan release 1",
-        "software": f"dsstan {__version__}",
-        "synthesis": "partial",
-        "synthetic_column": problem.response,
-        "columns": {str(name): str(dtype) for name, dtype in table.dtypes.items()},
-        "coordinates": list(problem.coord_names),
-        "records": problem.n_records,
-        "copies": release.copies,
-        "files": files,
-        "model": {
-            "formula": problem.formula,
-            "spatial_effect": "Gaussian process, exponential correlation",
-            "distance": problem.distance,
-            "unit": problem.unit,
-            "protection": release.fit.protection,
-            "effect": release.effect,
-        },
-        "combining_rule": "Reiter (2003), partially synthetic data",
-    }
-
-
 def _write_public(release: Synthesis, folder: Path, format: str) -> None:
     """The copies, their metadata and the analyst's README."""
     width = max(3, len(str(release.copies)))
@@ -219,14 +196,13 @@ def _write_public(release: Synthesis, folder: Path, format: str) -> None:
     index = release.problem.table.index
     plain_index = index.name is None and index.equals(pd.RangeIndex(len(index)))
     for number, name in enumerate(files):
-        table = release.table(number)
-        table.attrs = {}  # pandas writes them into Parquet
+        table = public_table(release, number)
         if format == "csv":
             table.to_csv(folder / name, index=not plain_index)
         else:
             table.to_parquet(folder / name, index=None if plain_index else True)
     _json(folder / "metadata.json", metadata(release, files))
-    (folder / "README.md").write_text(_readme(release, files), encoding="utf-8")
+    (folder / "README.md").write_text(analyst_readme(release, files), encoding="utf-8")
     for path in folder.iterdir():
         path.chmod(0o644)  # readable by all, whatever the umask
 
@@ -307,37 +283,6 @@ def _fit_settings(fit: Fit) -> dict[str, Any]:
         },
         "verdict": str(fit.verdict),
     }
-
-
-def _readme(release: Synthesis, files: list[str]) -> str:
-    """What an analyst needs to know."""
-    problem = release.problem
-    return f"""# Partially synthetic data
-
-{release.copies} copies of one table of {problem.n_records} records: `{files[0]}` to
-`{files[-1]}`. Every column but `{problem.response}` is as it was collected. The values of
-`{problem.response}` are synthetic in every copy and every row: draws from a spatial model.
-None of them belongs to a real record.
-
-## How to use them
-
-Never analyse one copy alone. Fit your model to each of the L copies, keep each
-estimate q_l and its squared standard error u_l, and combine them (Reiter 2003,
-*Inference for partially synthetic, public use microdata sets*, Survey
-Methodology 29, 181-188):
-
-- estimate: q = mean of q_l
-- variance: T = u + b / L, with u the mean of u_l and b the variance of q_l
-- interval: q +/- t sqrt(T), Student's t with (L - 1)(1 + L u / b)^2 degrees of freedom
-
-This is not Rubin's rule for missing data, whose variance is (1 + 1/L) b + u. In
-R, `mice::pool.scalar(q, u, rule = "reiter2003")` does it.
-
-Conclusions hold as far as the model behind the copies does; it is named in
-`metadata.json`. Interactions and effects it leaves out are weakened in the
-copies. Ordinary least squares ignores the spatial correlation that the copies
-carry, as it would in the original.
-"""
 
 
 def _folder(path: Path, mode: int) -> Path:

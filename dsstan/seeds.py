@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 
 import numpy as np
@@ -25,9 +26,30 @@ def root_seed(seed: int | None) -> int:
 
 
 def stan_seed(seed: int) -> int:
-    """A seed for Stan, from 1 to 2^31 - 1, that differs for different roots.
+    """A seed for Stan, from 1 to 2^31 - 2, that differs for different roots.
 
     Stan's own 0 and 1 start the same stream; the hash keeps them apart.
     """
     word = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
     return 1 + word % (2**31 - 2)
+
+
+STARTS, COPIES, LATENT, COMPARISON = range(4)
+"""Uses of a root seed; each has a spawn key of its own."""
+
+
+def stream(seed: int, use: int, label: bytes = b"") -> np.random.SeedSequence:
+    """The seed sequence of one use of a root seed.
+
+    Parameters
+    ----------
+    seed
+        Root seed.
+    use
+        One of :data:`STARTS`, :data:`COPIES`, :data:`LATENT`, :data:`COMPARISON`.
+    label
+        What sets one product apart from another of the same use, so that two
+        releases of one seed do not share their noise.
+    """
+    mark = int.from_bytes(hashlib.sha256(label).digest()[:8], "little") if label else 0
+    return np.random.SeedSequence([seed, mark], spawn_key=(use,))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dsstan.priors import ResolvedPriors
 from dsstan.problem import Problem
+from dsstan.seeds import STARTS, stream
 from dsstan.surface import Surface
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ Floats = NDArray[np.float64]
 
 STAN_CHECKS = 5
 """Held-out points at which a program measures its own surface."""
-
-_STARTS = 2**31
-"""Spawn key of the starting values' stream, beyond the key of any copy."""
 
 
 def natural_data(
@@ -71,7 +69,7 @@ def initial_values(
     natural: bool,
 ) -> list[dict[str, Any]]:
     """Natural parameters at which the chains begin, one mapping a chain."""
-    rng = np.random.default_rng(np.random.SeedSequence(root, spawn_key=(_STARTS,)))
+    rng = np.random.default_rng(stream(root, STARTS))
     rotation = surface.rotation
     residual = rotation.Z[:, -1]
     variance = float(residual @ residual) / max(1, len(residual) - rotation.b.size)

@@ -232,6 +232,12 @@ class Surface:
 
     def at(self, phi: float, r: float) -> Floats:
         """Interpolated scaled statistics at (phi, r), shape (K,)."""
+        for name, value, (low, high) in (
+            ("phi", phi, self.phi_bounds),
+            ("tau_sq / sigma_sq", r, self.r_bounds),
+        ):
+            if not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
+                raise SurfaceError(f"{name} lies outside the range that the surface covers")
         g, h = self.nodes
         t_phi = chebyshev_polynomials(log_position(phi, self.phi_bounds), g)
         t_r = chebyshev_polynomials(log_position(r, self.r_bounds), h)

@@ -20,15 +20,12 @@ from dsstan.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.fit import Fit
 from dsstan.latent import LatentModel, parameters_at, spread_draws
 from dsstan.progress import progress_bar
-from dsstan.seeds import root_seed
+from dsstan.seeds import COMPARISON, COPIES, root_seed, stream
 
 if TYPE_CHECKING:
     from dsstan.problem import Problem
 
 Floats = NDArray[np.float64]
-
-_COMPARISON = 2**31
-"""Spawn key of the comparison's stream, beyond the key of any copy."""
 
 EFFECTS = ("auto", "w", "w*", "plug")
 
@@ -55,6 +52,9 @@ class Synthesis:
         Wall time.
     accepted
         What the caller took upon himself: ``accept_failed``, ``accept_few_draws``.
+    moved_share
+        Share of values that the response's column could not hold and that were
+        moved to the end of its range.
     """
 
     fit: Fit
@@ -64,6 +64,14 @@ class Synthesis:
     seed: int = field(repr=False)
     seconds: float
     accepted: tuple[bool, bool] = (False, False)
+    moved_share: float = 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"Synthesis of {self.problem.name!r}: {self.copies} copies of "
+            f"{self.problem.n_records} records, {int(self.fit.flagged.sum())} flagged, "
+            f"protection {self.fit.protection}, carrying {self.effect}"
+        )
 
     @property
     def problem(self) -> Problem:
@@ -101,11 +109,11 @@ class Synthesis:
 
         They are never published, so nothing about that fit is refused here.
         """
-        stream = np.random.SeedSequence(self.seed, spawn_key=(_COMPARISON,))
+        words = stream(self.seed, COMPARISON).generate_state(4, np.uint32)
         return synthesise(
             fit,
             self.copies,
-            seed=int.from_bytes(stream.generate_state(4, np.uint32).tobytes(), "little"),
+            seed=int.from_bytes(words.tobytes(), "little"),
             accept_failed=True,
             accept_few_draws=True,
             progress=False,
@@ -166,7 +174,7 @@ def synthesise(
     root = root_seed(seed)
     carried, used = carried_effect(fit, effect)
     picks = spread_draws(fit, copies)
-    children = np.random.SeedSequence(root).spawn(copies)
+    children = stream(root, COPIES, _label(fit, used)).spawn(copies)
     problem = fit.problem
     model = LatentModel(fit)
 
@@ -176,17 +184,26 @@ def synthesise(
         w = model.draw(p, rng)
         noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
         modelled = problem.X @ p.beta + carried * w + noise
-        return published(problem, np.asarray(problem.transform.inverse(modelled)))
+        return np.asarray(problem.transform.inverse(modelled))
 
-    values = np.empty((copies, problem.n_records))
+    values, moved = np.empty((copies, problem.n_records)), 0
     with (
         threadpool_limits(limits=1, user_api="blas"),
         progress_bar("synthesis", progress) as advance,
         ThreadPoolExecutor(workers) as pool,
     ):
         for number, copy in enumerate(pool.map(one, range(copies))):
-            values[number] = copy
+            values[number] = published(problem, copy)
+            moved += int(np.sum(np.abs(values[number] - copy) > 0.5 + 1e-6 * np.abs(copy)))
             advance((number + 1) / copies)
+    if moved:
+        warnings.warn(
+            f"{100 * moved / values.size:.2g}% of the synthetic values lie outside what the column "
+            f"{problem.response!r} can hold ({problem.table[problem.response].dtype}) and were "
+            "moved to its end: give the column a wider type, or model its logarithm",
+            DsstanWarning,
+            stacklevel=2,
+        )
     return Synthesis(
         fit,
         values,
@@ -195,14 +212,25 @@ def synthesise(
         root,
         time.perf_counter() - begin,
         (accept_failed, accept_few_draws),
+        moved / values.size,
     )
+
+
+def _label(fit: Fit, effect: str) -> bytes:
+    """What sets these copies apart from others of the same seed."""
+    return f"{fit.kind} {fit.protection} {fit.gamma} {effect} ".encode() + fit.A.tobytes()
 
 
 def carried_effect(fit: Fit, effect: str = "auto") -> tuple[Floats, str]:
     """Factor on w in the copies, shape (N,), and the name of the effect carried."""
-    partial = np.any((fit.A > 0) & (fit.A < 1))
+    partial = bool(np.any((fit.A > 0) & (fit.A < 1)))
     if effect == "auto":
         effect = "w*" if fit.protection == "paper" and partial else "w"
+    if effect == "w*" and fit.protection == "preserving" and partial:
+        raise InputError(
+            'effect="w*" belongs to protection "paper": under "preserving" it would leave out the '
+            "variance that smoothing set apart"
+        )
     if effect == "w":
         return np.ones_like(fit.A), effect
     if effect == "w*":

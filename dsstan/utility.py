@@ -172,7 +172,7 @@ def utility(
 
     The analyses of sections 4 and 5 of Quick, Holan and Wikle (2018), pooled by
     Reiter (2003). Least squares ignores spatial correlation, so all these
-    intervals, the original's too, are narrower than they should be.
+    intervals, the original's too, may be far too narrow, the intercept's above all.
 
     Parameters
     ----------

@@ -84,6 +84,9 @@ def alpha_from_gamma(gamma: float, sigma_sq: float, tau_sq: float) -> float:
     >>> alpha_from_gamma(np.inf, 4.0, 0.0625)
     0.0
     """
+    _check_variances(sigma_sq, tau_sq)
+    if not gamma >= 0:
+        raise InputError("gamma must be a number from 0 to infinity")
     if np.isinf(gamma):
         return 0.0
     kept = sigma_sq / (1.0 + gamma)
@@ -104,6 +107,7 @@ def gamma_from_alpha(alpha: float, sigma_sq: float, tau_sq: float) -> float:
     >>> gamma_from_alpha(0.5, 4.0, 1.0)
     3.0
     """
+    _check_variances(sigma_sq, tau_sq)
     if alpha == 0:
         return float("inf")
     most = sigma_sq / (sigma_sq + tau_sq)
@@ -113,6 +117,12 @@ def gamma_from_alpha(alpha: float, sigma_sq: float, tau_sq: float) -> float:
             f"got {alpha:g}, which would need a negative gamma"
         )
     return max(0.0, float((sigma_sq / tau_sq) * (1.0 - alpha) / alpha - 1.0))
+
+
+def _check_variances(sigma_sq: float, tau_sq: float) -> None:
+    """Variances must be positive and finite."""
+    if not (0 < sigma_sq < np.inf and 0 < tau_sq < np.inf):
+        raise InputError("sigma_sq and tau_sq must be positive and finite")
 
 
 def neighbour_distances(problem: Problem, *, neighbour: int = 1, by_site: bool = False) -> Floats:
@@ -169,6 +179,8 @@ class Weights:
         own weights.
     neighbour, by_site
         Which neighbour the rule looks at.
+    column
+        The column own weights were taken from; withheld from public copies.
     """
 
     a: Floats
@@ -179,6 +191,7 @@ class Weights:
     probability: Floats = field(repr=False)
     neighbour: int = 1
     by_site: bool = False
+    column: str | None = None
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
@@ -311,6 +324,7 @@ def own_weights(problem: Problem, a: str | ArrayLike) -> Weights:
         correlation=nan,
         nearest=neighbour_distances(problem),
         probability=weights.copy(),
+        column=a if isinstance(a, str) else None,
     )
 
 

@@ -47,7 +47,7 @@ print(
 # %% [markdown]
 # ## Beside the paper
 #
-# The home at (-122.48, 37.76) is the most isolated one.
+# The home at (-122.48, 37.76) is one of the two most isolated.
 
 # %%
 home = int(np.argmax(flags.nearest * (np.round(problem.coords[:, 0], 2) == -122.48)))

@@ -8,7 +8,7 @@ import pytest
 import dsstan as ds
 from conftest import small_table
 from dsstan.diagnose import diagnose, ess, rhat
-from dsstan.errors import InputError, SurfaceError
+from dsstan.errors import DsstanWarning, InputError, SurfaceError
 from dsstan.seeds import root_seed, stan_seed
 
 QUICK = {"chains": 2, "warmup": 200, "samples": 200, "engine": "embedded", "progress": False}
@@ -70,7 +70,9 @@ def test_seeds_become_different_stan_seeds_and_fresh_ones_are_wide():
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"protection": "none"}, "protection must be one of"),
+        ({"weights": True, "phi": 3.0, "protection": "none"}, "protection must be one of"),
+        ({"protection": "cut"}, "give weights"),
+        ({"gamma": 4.0}, "give weights"),
         ({"program": "fast"}, "program must be"),
         ({"engine": "rstan"}, "engine must be"),
         ({"phi": 3.0}, "give weights"),
@@ -239,7 +241,8 @@ def test_rhat_and_ess_of_independent_draws_are_near_their_ideal():
 
 
 def test_a_fit_notes_what_its_protection_can_not_promise(small, free, kept):
-    nobody = ds.fit(small, weights=ds.own_weights(small, np.zeros(60)), start=free, **QUICK)
+    with pytest.warns(DsstanWarning, match="no record is flagged"):
+        nobody = ds.fit(small, weights=ds.own_weights(small, np.zeros(60)), start=free, **QUICK)
     assert "no record is flagged" in nobody.notes[0]
     pair = np.zeros(60)
     pair[[0, 6]] = 1.0  # one site
@@ -256,3 +259,12 @@ def test_under_cut_flagged_records_leave_whatever_gamma_is(small, free, kept):
         small, weights=kept.weights, gamma=0.0, protection="cut", start=free, seed=1, **QUICK
     )
     np.testing.assert_array_equal(fit.informing, np.flatnonzero(~kept.flagged))
+
+
+def test_a_restricted_fit_takes_the_priors_of_the_fit_it_starts_from(small, kept):
+    priors = ds.Priors(variance="inverse-gamma", sigma=(2.0, 1.0), tau=(2.0, 1.0))
+    begun = ds.fit(small, priors=priors, seed=1, **QUICK)
+    ours = ds.fit(small, weights=kept.weights, start=begun, seed=2, **QUICK)
+    assert ours.priors == begun.priors
+    other = ds.fit(small, weights=kept.weights, start=begun, priors=ds.Priors(), seed=2, **QUICK)
+    assert other.priors.variance == "half-normal"

@@ -199,3 +199,22 @@ def test_protect_is_the_whole_way_in_one_call(small):
     assert release.fit.start.kind == "unrestricted"
     seeds = {release.seed, release.fit.seed, release.fit.start.seed}
     assert len(seeds) == 3
+
+
+def test_releases_of_one_seed_do_not_share_their_noise(small, free, kept):
+    """Copies minus their own law's mean: uncorrelated between two protections."""
+    first = ds.synthesise(free, 100, seed=9)
+    second = ds.synthesise(kept, 100, seed=9)
+    a, b = (scores(r).ravel() for r in (first, second))
+    assert abs(np.corrcoef(a, b)[0, 1]) < z_limit(1) / np.sqrt(60)
+
+
+def test_values_that_the_column_can_not_hold_are_counted_and_told(small):
+    table = small_table()
+    table["value"] = np.clip(np.round(22 * np.log(table["value"])), 1, 127).astype("int8")
+    problem = ds.prepare(table, "value ~ x", coords=("east", "north"))
+    fit = ds.fit(problem, seed=1, engine="embedded", progress=False)
+    with pytest.warns(DsstanWarning, match="outside what the column"):
+        release = ds.synthesise(fit, 200, seed=1)
+    assert 0 < release.moved_share < 0.5
+    assert (release.values == 127).mean() > 0
