@@ -1,0 +1,399 @@
+"""What the whole release tells one who knows all the other records.
+
+The paper looks at one copy at a time. Here an intruder knows every other y and
+sees all L copies. Given the variances everything is normal, so his posterior
+of y_i is exact:
+
+    precision_i = P_ii + sum_l h_i' Vs^-1 h_i
+
+P_ii is the leave-one-out precision of the unrestricted model, h_i the i-th
+column of H = dE[copy]/dy, and Vs the covariance of a copy given y. The
+variances were estimated from data that hold y_i, so their draws speak as well:
+one who knows them gains Var((P y)_i) a copy, one who does not gains less. These
+gains are taken at the y_i that is true, so the posterior they describe is a
+normal approximation: it is good once L copies leave an sd over which
+Var((P y)_i) hardly changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from threadpoolctl import threadpool_limits
+
+from dsstan.eigenbasis import HeldBasis, PrecisionSurface, Terms, alone, applies
+from dsstan.errors import InputError
+from dsstan.fit import Fit
+from dsstan.latent import LatentModel, Parameters, parameters_at, spread_draws
+from dsstan.progress import progress_bar
+from dsstan.synthesis import EFFECTS, Synthesis, carried_effect
+
+Floats = NDArray[np.float64]
+
+DRAWS = 100
+"""Posterior draws over which the information is averaged, unless told otherwise."""
+
+LOO_TOLERANCE = 1e-6
+"""Largest relative error of the interpolated leave-one-out precision."""
+
+FEW_DRAWS = 8
+"""Up to as many draws the leave-one-out precision is computed at each, not interpolated."""
+
+MOST_COPIES = 10**9
+"""Answer where no number of copies is too many."""
+
+
+@dataclass(frozen=True, eq=False)
+class CopyLaw:
+    """Law of one copy given y and one draw of the parameters' variances.
+
+    Attributes
+    ----------
+    H
+        dE[copy]/dy, shape (N, N); column i is what record i does to the copy.
+        Columns of records that left the fit (``cut``) are zero.
+    Vs
+        Covariance of the copy given y, shape (N, N), the coefficients'
+        uncertainty included.
+    score
+        (P y)_i with P of the fitted model, shape (N,): minus the derivative by y_i
+        of the log likelihood of the variances, zero for records that left the fit.
+    """
+
+    H: Floats
+    Vs: Floats
+    score: Floats
+
+
+def copy_law(model: LatentModel, p: Parameters, carried: Floats) -> CopyLaw:
+    """Mean map and covariance of a copy under flat priors of the coefficients.
+
+    Parameters
+    ----------
+    model
+        Of the fit the copies come from.
+    p
+        One draw; its coefficients are integrated out.
+    carried
+        Factor on w in the copies, shape (N,); see
+        :func:`dsstan.synthesis.carried_effect`.
+    """
+    fit = model.fit
+    n = fit.problem.n_records
+    rows, a, X, Xr = model.rows, model.a_rows, fit.problem.X, model.X
+    R, _, M = model._parts(p.phi)
+    factor = _factor(M, p)
+    K = p.sigma_sq * R[np.ix_(model.site, model.site)]
+    KA = carried[:, None] * K[:, rows] * a
+    gain = cho_solve(factor, KA.T, check_finite=False).T  # c K A V^-1
+    VX = cho_solve(factor, Xr, check_finite=False)
+    G = np.linalg.inv(Xr.T @ VX)
+    B = G @ VX.T
+    J = X - gain @ Xr
+    H = np.zeros((n, n))
+    H[:, rows] = gain + J @ B
+    Vs = carried[:, None] * K * carried - gain @ KA.T + J @ G @ J.T
+    Vs[np.diag_indices_from(Vs)] += p.tau_sq
+    score = np.zeros(n)
+    residual = model.y - Xr @ (B @ model.y)
+    score[rows] = cho_solve(factor, residual, check_finite=False)
+    return CopyLaw(H, 0.5 * (Vs + Vs.T), score)
+
+
+def _factor(M: Floats, p: Parameters) -> tuple[Floats, bool]:
+    """Cholesky factor of V = sigma_sq M + tau_sq I, for ``cho_solve``."""
+    V = p.sigma_sq * M
+    V[np.diag_indices_from(V)] += p.tau_sq
+    factor, lower = cho_factor(V, lower=True, overwrite_a=True, check_finite=False)
+    return factor, lower
+
+
+class _Source:
+    """The terms of any draw of a fit, by the eigenbasis where it applies."""
+
+    def __init__(self, fit: Fit, effect: str) -> None:
+        self.carried, self.effect = carried_effect(fit, effect)
+        self.fast = HeldBasis(fit) if applies(fit, self.effect) else None
+        self.model = None if self.fast else LatentModel(fit)
+
+    def terms(self, p: Parameters) -> Terms:
+        """Information, exposure and score of every record at one draw."""
+        if self.fast is not None:
+            return self.fast.terms(p)
+        assert self.model is not None
+        law = copy_law(self.model, p, self.carried)
+        root = np.linalg.cholesky(law.Vs)
+        z = solve_triangular(root, law.H, lower=True, check_finite=False)
+        return Terms(np.einsum("ij,ij->j", z, z), np.diag(law.H).copy(), law.score)
+
+
+def leave_one_out_precision(fit: Fit, *, draws: int = DRAWS) -> Floats:
+    """P_ii of the unrestricted model, averaged over draws, shape (N,).
+
+    1 / sqrt of it is the sd of y_i for one who knows all other records and the
+    covariance parameters, and sees no copy. It is exactly 0 where a record has a
+    coefficient of its own, on which the others say nothing. sigma_sq P_ii is
+    smooth in (log phi, log r): it is computed at Chebyshev nodes over the draws'
+    range and interpolated, and more nodes are added until the error at the middle
+    draw is below 1e-6 of the value.
+
+    Raises
+    ------
+    InputError
+        If the fit is restricted.
+    """
+    if fit.kind != "unrestricted":
+        raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
+    model = LatentModel(fit)
+    picks = spread_draws(fit, min(draws, fit.n_draws))
+    chosen = [parameters_at(fit, int(c), int(i)) for c, i in picks]
+    middle = chosen[int(np.argsort([p.phi for p in chosen])[len(chosen) // 2])]
+    with threadpool_limits(limits=1, user_api="blas"):
+        if len(chosen) > FEW_DRAWS:
+            exact, own = projected_precision(model, middle), alone(model.X)
+            for g in (8, 12, 18, 27):
+                surface = PrecisionSurface(model, chosen, (g, 2 * g))
+                error = np.max(np.abs(surface.at(middle)[~own] / exact[~own] - 1.0), initial=0.0)
+                if error < LOO_TOLERANCE:
+                    return np.asarray(np.mean([surface.at(p) for p in chosen], axis=0))
+        return np.asarray(np.mean([projected_precision(model, p) for p in chosen], axis=0))
+
+
+def projection(model: LatentModel, p: Parameters) -> Floats:
+    """P = V^-1 - V^-1 X (X' V^-1 X)^-1 X' V^-1 of the informing records, shape (n, n)."""
+    _, _, M = model._parts(p.phi)
+    inverse = cho_solve(_factor(M, p), np.eye(len(M)), check_finite=False)
+    VX = inverse @ model.X
+    return np.asarray(inverse - VX @ np.linalg.solve(model.X.T @ VX, VX.T))
+
+
+def projected_precision(model: LatentModel, p: Parameters) -> Floats:
+    """Diagonal of P, shape (n,); exactly 0 where a record has a coefficient of its own."""
+    return np.asarray(np.where(alone(model.X), 0.0, np.diag(projection(model, p))))
+
+
+@dataclass(frozen=True, eq=False)
+class Attack:
+    """An intruder's posterior sd of every record, on the modelled scale. Confidential.
+
+    Attributes
+    ----------
+    leave_one_out
+        sd without any copy, shape (N,); infinite where a record has a coefficient
+        of its own.
+    information
+        Mean information one copy gives on y_i with the variances fixed, shape (N,).
+    leak
+        Information one draw of the variances gives to one who knows it, shape (N,).
+    exposure
+        h_ii, shape (N,).
+    draws
+        Posterior draws averaged over.
+    """
+
+    leave_one_out: Floats = field(repr=False)
+    information: Floats = field(repr=False)
+    leak: Floats = field(repr=False)
+    exposure: Floats = field(repr=False)
+    flagged: NDArray[np.bool_] = field(repr=False)
+    index: pd.Index = field(repr=False)
+    copies: int
+    draws: int
+    seconds: float
+
+    def sd(self, copies: int | None = None, *, variances: str = "fixed") -> Floats:
+        """Posterior sd of each y_i after L copies, shape (N,).
+
+        Parameters
+        ----------
+        copies
+            L; by default the number planned.
+        variances
+            ``"fixed"``: their draws tell nothing, the upper bound; ``"known"``:
+            the intruder knows each, the lower bound. One who does not know
+            them learns something between. About a record whose value is
+            unremarkable, so that the bounds meet, he may learn a few per cent
+            less than either: he does not know a copy's variances.
+        """
+        count = self.copies if copies is None else copies
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+            raise InputError("copies must be a whole number from 0 on")
+        precision = self.leave_one_out**-2 + count * self._of_one_copy(variances)
+        with np.errstate(divide="ignore"):
+            return np.asarray(1.0 / np.sqrt(precision))
+
+    def _of_one_copy(self, variances: str) -> Floats:
+        """Information of one copy, shape (N,)."""
+        if variances not in ("fixed", "known"):
+            raise InputError('variances must be "fixed" or "known"')
+        return self.information + (self.leak if variances == "known" else 0.0)
+
+    def largest_release(self, floor: float, *, variances: str = "known") -> int:
+        """Most copies for which every record's sd stays at or above a floor; 0 if none.
+
+        Never more than 10^9, the answer where no number of copies is too many.
+
+        Parameters
+        ----------
+        floor
+            On the modelled scale: under log, 0.1 is about ten per cent.
+        variances
+            As in :meth:`sd`; the cautious choice is the default.
+        """
+        if not (np.isfinite(floor) and floor > 0):
+            raise InputError("the floor must be positive and finite")
+        one = self._of_one_copy(variances)
+        room = floor**-2 - self.leave_one_out**-2
+        if np.any(room < 0):
+            return 0
+        with np.errstate(divide="ignore"):
+            most = np.where(one > 0, room / one, np.inf)
+        # The quotient may fall short of a whole number by rounding alone.
+        return int(np.floor(min(float(np.min(most)), MOST_COPIES) * (1 + 1e-12)))
+
+    def table(self, copies: Sequence[int] | None = None) -> pd.DataFrame:
+        """One row a record: exposure, and sds without copies and after L of them."""
+        planned = sorted({1, self.copies, 500}) if copies is None else list(copies)
+        out = pd.DataFrame(
+            {
+                "flagged": self.flagged,
+                "exposure": self.exposure,
+                "leave_one_out": self.leave_one_out,
+            },
+            index=self.index,
+        )
+        for count in planned:
+            out[f"fixed_{count}"] = self.sd(count)
+            out[f"known_{count}"] = self.sd(count, variances="known")
+        return out
+
+    def curve(self, copies: Sequence[int] = (1, 2, 5, 10, 20, 50, 100, 200, 500)) -> pd.DataFrame:
+        """Smallest and median sd against L, for flagged and for other records."""
+        rows = []
+        for count in copies:
+            for variances in ("fixed", "known"):
+                sd = self.sd(count, variances=variances)
+                for group, members in (("flagged", self.flagged), ("unflagged", ~self.flagged)):
+                    if members.any():
+                        rows.append(
+                            (count, variances, group, sd[members].min(), np.median(sd[members]))
+                        )
+        return pd.DataFrame(rows, columns=["copies", "variances", "group", "smallest", "median"])
+
+    def __str__(self) -> str:
+        table = self.table()
+        text = table.groupby("flagged").min().to_string(float_format=lambda v: f"{v:.3g}")
+        return (
+            "Smallest sd left to an intruder who knows all other records\n"
+            f"(modelled scale, {self.draws} posterior draws)\n{text}"
+        )
+
+
+def attack(
+    release: Synthesis | Fit,
+    *,
+    against: Fit | None = None,
+    copies: int | None = None,
+    effect: str = "auto",
+    draws: int = DRAWS,
+    progress: bool | None = None,
+) -> Attack:
+    """What one who knows all other records learns of each from the whole release.
+
+    Parameters
+    ----------
+    release
+        The copies, or a fit from which copies are planned.
+    against
+        The unrestricted fit of the leave-one-out benchmark; by default the one
+        the release's fit started from.
+    copies
+        L planned; by default the release's.
+    effect
+        For a fit: as in :func:`dsstan.synthesise`.
+    draws
+        Posterior draws to average the information over, spread over the chains;
+        at least 2.
+
+    Raises
+    ------
+    InputError
+        If there is no unrestricted fit to compare with, or an argument is out of
+        range.
+    """
+    begin = time.perf_counter()
+    fit, free, planned, effect = planned_release(release, against, copies, effect)
+    picks = averaged_draws(fit, draws)
+    n = fit.problem.n_records
+    information, exposure = np.zeros(n), np.zeros(n)
+    scores = np.empty((len(picks), n))
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        progress_bar("attack", progress) as advance,
+    ):
+        source = _Source(fit, effect)
+        for i, (chain, iteration) in enumerate(picks):
+            terms = source.terms(parameters_at(fit, int(chain), int(iteration)))
+            information += terms.information
+            exposure += terms.exposure
+            scores[i] = terms.score
+            advance((i + 1) / len(picks))
+        precision = leave_one_out_precision(free, draws=draws)
+    with np.errstate(divide="ignore"):
+        leave_one_out = 1.0 / np.sqrt(precision)
+    return Attack(
+        leave_one_out=leave_one_out,
+        information=information / len(picks),
+        leak=scores.var(axis=0, ddof=1),
+        exposure=exposure / len(picks),
+        flagged=fit.flagged,
+        index=fit.problem.table.index,
+        copies=planned,
+        draws=len(picks),
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def averaged_draws(fit: Fit, draws: int) -> NDArray[np.intp]:
+    """Positions of the draws to average over, 2 at least: the leak is a variance over them."""
+    whole = isinstance(draws, int | np.integer) and not isinstance(draws, bool)
+    if not whole or min(draws, fit.n_draws) < 2:
+        raise InputError("draws must be a whole number of at least 2, of a fit with as many")
+    return spread_draws(fit, min(int(draws), fit.n_draws))
+
+
+def planned_release(
+    release: Synthesis | Fit, against: Fit | None, copies: int | None, effect: str
+) -> tuple[Fit, Fit, int, str]:
+    """The fit, the unrestricted fit to compare with, L and the effect, all checked.
+
+    Raises
+    ------
+    InputError
+        If there is no unrestricted fit of the same problem, L is not a whole
+        number from 1 on, or the effect is unknown.
+    """
+    fit = release.fit if isinstance(release, Synthesis) else release
+    planned = copies
+    if isinstance(release, Synthesis):
+        effect, planned = release.effect, release.copies if copies is None else copies
+    planned = 1 if planned is None else planned
+    whole = isinstance(planned, int | np.integer) and not isinstance(planned, bool)
+    if not whole or planned < 1:
+        raise InputError("copies must be a whole number of at least 1")
+    if effect not in EFFECTS:
+        raise InputError(f"effect must be one of {', '.join(EFFECTS)}, got {effect!r}")
+    free = against or (fit if fit.kind == "unrestricted" else fit.start)
+    if free is None:
+        raise InputError("give against, the unrestricted fit of the same problem")
+    if free.problem is not fit.problem:
+        raise InputError("against is of another problem; both must come from the same prepare()")
+    if free.kind != "unrestricted":
+        raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
+    return fit, free, int(planned), effect

@@ -1,0 +1,262 @@
+"""Regressions that know of space: generalised least squares, maximum likelihood, Conley."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.ndimage import minimum_filter
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+from dsstan.errors import DsstanWarning, InputError
+from dsstan.surface import Surface, build_surface
+from dsstan.utility import ols
+
+Floats = NDArray[np.float64]
+
+R_BOUNDS = (1e-4, 1e4)
+_LEANS = 0.98
+_STEP = 0.02  # of a second difference of the log density, on a log scale
+PARAMETERS = ("sigma_sq", "tau_sq", "phi")
+
+
+def gls(X: Floats, y: Floats, V: Floats) -> tuple[Floats, Floats]:
+    """Generalised least squares with a known covariance.
+
+    Parameters
+    ----------
+    X, y
+        Design matrix (N, P) of full rank; response (N,).
+    V
+        Covariance of y, shape (N, N), positive definite.
+
+    Returns
+    -------
+    tuple
+        (X' V^-1 X)^-1 X' V^-1 y, shape (P,), and (X' V^-1 X)^-1, shape (P, P).
+
+    Raises
+    ------
+    InputError
+        If V is not positive definite.
+    """
+    try:
+        factor = np.linalg.cholesky(V)
+    except np.linalg.LinAlgError:
+        raise InputError(
+            "V is not positive definite: a nugget (tau_sq) above 0 is needed"
+        ) from None
+    white = solve_triangular(factor, np.column_stack([X, y]), lower=True)
+    q, t = np.linalg.qr(white[:, :-1])
+    inverse = np.linalg.inv(t)
+    return np.asarray(inverse @ (q.T @ white[:, -1])), np.asarray(inverse @ inverse.T)
+
+
+class MaximumLikelihood(NamedTuple):
+    """The maximum: beta (P,), its covariance (P, P) given the rest, and the rest."""
+
+    beta: Floats
+    cov: Floats
+    sigma_sq: float
+    tau_sq: float
+    phi: float
+
+
+def maximum_likelihood(
+    X: Floats,
+    y: Floats,
+    sites: Floats,
+    *,
+    phi_bounds: tuple[float, float] | None = None,
+    r_bounds: tuple[float, float] = R_BOUNDS,
+) -> MaximumLikelihood:
+    """Maximum likelihood of y ~ N(X beta, sigma_sq exp(-phi d) + tau_sq I).
+
+    beta and sigma_sq are profiled out; the interpolated log density of
+    :class:`dsstan.surface.Surface` is maximised over (log phi, log r).
+
+    Parameters
+    ----------
+    X, y
+        Design matrix (N, P) of full rank; response (N,).
+    sites
+        Planar coordinates, shape (N, 2); two records may share one.
+    phi_bounds, r_bounds
+        Ranges searched; of phi by default 3 to 300 over the largest distance.
+
+    Raises
+    ------
+    InputError
+        If X explains y entirely, all sites are the same, or a value is not finite.
+
+    Warns
+    -----
+    DsstanWarning
+        If the maximum lies at the end of a range.
+    """
+    found, surface = _maximise(X, y, sites, phi_bounds, r_bounds)
+    if _leans(surface, found):
+        warnings.warn(
+            "the likelihood is largest at an end of the range of phi or tau_sq / sigma_sq: "
+            "these data don't tell the covariance parameters apart",
+            DsstanWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _maximise(
+    X: Floats,
+    y: Floats,
+    sites: Floats,
+    phi_bounds: tuple[float, float] | None = None,
+    r_bounds: tuple[float, float] = R_BOUNDS,
+) -> tuple[MaximumLikelihood, Surface]:
+    """The maximum and the surface it was found on."""
+    if not (np.all(np.isfinite(y)) and np.all(np.isfinite(sites)) and np.all(np.isfinite(X))):
+        raise InputError("X, y and sites must be finite")
+    distances = cdist(sites, sites)
+    d_max = float(distances.max())
+    if d_max == 0.0:
+        raise InputError("all records are at one site, so nothing can be learnt about space")
+    residual = y - X @ ols(X, y)[0]
+    if not _varies(residual, y):
+        raise InputError(
+            "the regression leaves no residual (a constant response, or as many terms as "
+            "records), so there is no covariance to estimate"
+        )
+    surface = build_surface(
+        distances,
+        X,
+        y,
+        a_diag=np.ones(len(y)),
+        protection="none",
+        phi_bounds=phi_bounds or (3.0 / d_max, 300.0 / d_max),
+        r_bounds=r_bounds,
+    )
+    ends = np.log([surface.phi_bounds, surface.r_bounds])
+
+    def loss(at: Floats) -> float:
+        phi, r = np.exp(np.clip(at, ends[:, 0], ends[:, 1]))
+        sigma_sq, beta, _ = _profile(surface, phi, r)
+        return -surface.log_density(beta, sigma_sq, r * sigma_sq, phi)
+
+    (a, b), (c, d) = ends.tolist()
+    axes = np.linspace(a, b, 12), np.linspace(c, d, 18)
+    heights = np.array([[loss(np.array([u, v])) for v in axes[1]] for u in axes[0]])
+    # The likelihood may have two hills, one without space: climb each from its lattice point.
+    hills = np.argwhere(heights == minimum_filter(heights, size=3, mode="nearest"))
+    climbed = [
+        minimize(
+            loss,
+            np.array([axes[0][i], axes[1][j]]),
+            method="L-BFGS-B",
+            bounds=ends,
+            options={"ftol": 1e-14, "gtol": 1e-7},
+        )
+        for i, j in hills
+    ]
+    best = min(climbed, key=lambda c: float(c.fun)).x
+    phi, r = (float(v) for v in np.exp(np.clip(best, ends[:, 0], ends[:, 1])))
+    sigma_sq, beta, cov = _profile(surface, phi, r)
+    return MaximumLikelihood(beta, cov, sigma_sq, r * sigma_sq, phi), surface
+
+
+def _varies(residual: Floats, y: Floats) -> bool:
+    """Whether a residual is more than rounding."""
+    return float(np.abs(residual).max()) > 1e-12 * float(np.abs(y).max())
+
+
+def _profile(surface: Surface, phi: float, r: float) -> tuple[float, Floats, Floats]:
+    """Best sigma_sq and beta at (phi, r), and the covariance of beta there."""
+    p = surface.rotation.b.size
+    full = np.zeros((p + 1, p + 1))
+    full[np.tril_indices(p + 1)] = surface.at(phi, r)[1:]
+    full = (full + np.tril(full, -1).T) / (1.0 + r)
+    u = -np.linalg.solve(full[:-1, :-1], full[:-1, -1])
+    sigma_sq = float(full[-1, -1] + u @ full[:-1, -1]) / surface.n
+    inverse = np.linalg.inv(surface.rotation.T)
+    cov = sigma_sq * inverse @ np.linalg.inv(full[:-1, :-1]) @ inverse.T
+    return sigma_sq, surface.rotation.b - inverse @ u, np.asarray(cov)
+
+
+def _leans(surface: Surface, found: MaximumLikelihood) -> bool:
+    """Whether the maximum lies at an end of either range."""
+    for value, (low, high) in (
+        (found.phi, surface.phi_bounds),
+        (found.tau_sq / found.sigma_sq, surface.r_bounds),
+    ):
+        if abs(2.0 * np.log(value / low) / np.log(high / low) - 1.0) > _LEANS:
+            return True
+    return False
+
+
+def _log_variances(surface: Surface, found: MaximumLikelihood) -> Floats:
+    """Inverse information of the logs of PARAMETERS, its diagonal; inf where there is none."""
+    if _leans(surface, found):
+        return np.full(3, np.inf)
+    centre = np.log([found.sigma_sq, found.tau_sq, found.phi])
+
+    def height(shift: Floats) -> float:
+        sigma_sq, tau_sq, phi = (float(v) for v in np.exp(centre + _STEP * shift))
+        beta = _profile(surface, phi, tau_sq / sigma_sq)[1]
+        return surface.log_density(beta, sigma_sq, tau_sq, phi)
+
+    e = np.eye(3)
+    information = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            information[i, j] = (
+                height(e[i] - e[j])
+                + height(e[j] - e[i])
+                - height(e[i] + e[j])
+                - height(-e[i] - e[j])
+            ) / (4.0 * _STEP**2)
+    if np.linalg.eigvalsh(information)[0] <= 0:
+        return np.full(3, np.inf)
+    return np.asarray(np.diag(np.linalg.inv(information)))
+
+
+def conley(X: Floats, y: Floats, sites: Floats, cutoff: float) -> tuple[Floats, Floats]:
+    """Least squares with a spatial covariance robust to correlation up to a distance.
+
+    Conley (1999), Journal of Econometrics 92, with e the residuals:
+    ``(X'X)^-1 [sum_ij k(d_ij / cutoff) e_i e_j x_i x_j'] (X'X)^-1``, the Bartlett
+    kernel k(u) = max(0, 1 - u) of the distance, and no small-sample factor. At a
+    cutoff below every distance it is White's covariance.
+
+    Parameters
+    ----------
+    X, y
+        Design matrix (N, P) of full rank; response (N,).
+    sites
+        Planar coordinates, shape (N, 2).
+    cutoff
+        Distance beyond which residuals count as uncorrelated, in their unit.
+
+    Returns
+    -------
+    tuple
+        Coefficients (P,) and their covariance (P, P).
+
+    Raises
+    ------
+    InputError
+        If the cutoff is not positive, or gives a variance that is not: this
+        kernel of a distance in the plane may be indefinite.
+    """
+    if not (np.isfinite(cutoff) and cutoff > 0):
+        raise InputError("cutoff must be positive and finite")
+    coef, _ = ols(X, y)
+    score = X * (y - X @ coef)[:, None]
+    kernel = np.maximum(0.0, 1.0 - cdist(sites, sites) / cutoff)
+    inverse = np.linalg.inv(np.linalg.qr(X, mode="r"))
+    bread = inverse @ inverse.T
+    cov = bread @ (score.T @ kernel @ score) @ bread
+    if np.any(np.diag(cov) < 0):
+        raise InputError("the spatial covariance has a negative variance: use another cutoff")
+    return coef, np.asarray(0.5 * (cov + cov.T))

@@ -1,0 +1,420 @@
+"""What an analyst who thinks of space could still estimate from the copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist
+from scipy.stats import norm
+
+from dsstan.disclosure import sides
+from dsstan.errors import InputError
+from dsstan.fit import Fit
+from dsstan.latent import grid
+from dsstan.pooling import SMOOTHING_BIAS, PooledAnalysis, pool
+from dsstan.spatial_estimators import (
+    PARAMETERS,
+    MaximumLikelihood,
+    _log_variances,
+    _maximise,
+    _varies,
+    conley,
+    gls,
+    maximum_likelihood,
+)
+from dsstan.spatial_statistics import fit_exponential, morans_i, spatial_weights, variogram
+from dsstan.synthesis import Synthesis
+from dsstan.utility import LEVEL, combine, ols
+
+__all__ = [
+    "SMOOTHING_BIAS",
+    "MaximumLikelihood",
+    "SpatialComparison",
+    "compare_morans_i",
+    "compare_surfaces",
+    "compare_variograms",
+    "conley",
+    "conley_regression",
+    "fit_exponential",
+    "gls",
+    "maximum_likelihood",
+    "morans_i",
+    "recover_parameters",
+    "spatial_regression",
+    "spatial_weights",
+    "variogram",
+]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SpatialComparison:
+    """The original and the copies side by side, in one spatial respect.
+
+    Attributes
+    ----------
+    table
+        What was found; see the function that made it.
+    title
+        What it is.
+    curves
+        Of variograms, by source: sigma_sq, tau_sq and phi of the fitted curve.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    title: str
+    curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        text = self.table.to_string(index=False, float_format=lambda v: f"{v:.4g}")
+        return f"{self.title}\n{text}\n{SMOOTHING_BIAS}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """Design, sites and responses on the modelled scale, (1 or L, N) a source."""
+
+    X: Floats
+    sites: Floats
+    d_max: float
+    responses: Mapping[str, Floats]
+
+    def __iter__(self) -> Iterator[tuple[str, int, Floats]]:
+        for source, values in self.responses.items():
+            for number, y in enumerate(values):
+                yield source, number, y
+
+    def residuals(self, y: Floats) -> Floats:
+        """Least-squares residuals; exactly 0 where only rounding is left."""
+        rest = np.asarray(y - self.X @ ols(self.X, y)[0])
+        return rest if _varies(rest, y) else np.zeros_like(rest)
+
+
+def _data(release: Synthesis, against: Fit | Synthesis | None) -> _Data:
+    """What every comparison of a release needs."""
+    problem = release.problem
+    responses = {"original": problem.y[None]}
+    responses.update({name: s.modelled() for name, s in sides(release, against).items()})
+    return _Data(problem.X, problem.sites, problem.d_max, responses)
+
+
+def spatial_regression(
+    release: Synthesis,
+    *,
+    covariance: tuple[float, float, float] | None = None,
+    against: Fit | Synthesis | None = None,
+    level: float = LEVEL,
+) -> PooledAnalysis:
+    """The problem's regression by generalised least squares on each copy, combined.
+
+    Least squares ignores spatial correlation and its intervals cover far less than
+    they say; these count it.
+
+    Parameters
+    ----------
+    release
+        The copies.
+    covariance
+        (sigma_sq, tau_sq, phi), the same for the original and all copies; by
+        default each is analysed at its own maximum of the likelihood, whose
+        uncertainty the intervals leave out.
+    against
+        See :func:`dsstan.disclosure`.
+    level
+        Of the intervals.
+
+    Raises
+    ------
+    InputError
+        If there is only one copy, or no covariance can be estimated.
+    """
+    problem = release.problem
+    V = None if covariance is None else _covariance(problem.sites, covariance)
+
+    def estimator(table: pd.DataFrame) -> tuple[Floats, Floats]:
+        y = problem.design.y_of(table)
+        if V is not None:
+            return gls(problem.X, y, V)
+        found, _ = _maximise(problem.X, y, problem.sites)
+        return found.beta, found.cov
+
+    return pool(
+        release,
+        estimator,
+        against=against,
+        terms=problem.terms,
+        name=f"Spatial generalised least squares {problem.formula}",
+        level=level,
+    )
+
+
+def conley_regression(
+    release: Synthesis,
+    cutoff: float,
+    *,
+    against: Fit | Synthesis | None = None,
+    level: float = LEVEL,
+) -> PooledAnalysis:
+    """The problem's least squares with Conley's covariance on each copy, combined.
+
+    See :func:`conley` for the cutoff and :func:`spatial_regression` for the rest.
+    With few records inside the cutoff these intervals too cover less than they say,
+    if more than those of plain least squares.
+    """
+    problem = release.problem
+    return pool(
+        release,
+        lambda table: conley(problem.X, problem.design.y_of(table), problem.sites, cutoff),
+        against=against,
+        terms=problem.terms,
+        name=f"Least squares {problem.formula}, Conley covariance up to {cutoff:g}",
+        level=level,
+    )
+
+
+def _covariance(sites: Floats, covariance: tuple[float, float, float]) -> Floats:
+    """V of given parameters."""
+    sigma_sq, tau_sq, phi = covariance
+    if not (sigma_sq >= 0 and tau_sq >= 0 and phi > 0 and np.all(np.isfinite(covariance))):
+        raise InputError("covariance needs (sigma_sq, tau_sq, phi), finite and not negative")
+    V = sigma_sq * np.exp(-phi * cdist(sites, sites))
+    V[np.diag_indices_from(V)] += tau_sq
+    return np.asarray(V)
+
+
+def compare_variograms(
+    release: Synthesis,
+    *,
+    bins: int = 12,
+    longest: float | None = None,
+    against: Fit | Synthesis | None = None,
+) -> SpatialComparison:
+    """Semivariogram of the regression's residuals, original against copies.
+
+    Parameters
+    ----------
+    release
+        The copies; one is enough.
+    bins
+        Of equal width.
+    longest
+        Upper end of the last bin; by default half the largest distance.
+    against
+        See :func:`dsstan.disclosure`.
+
+    Returns
+    -------
+    SpatialComparison
+        One row a source and bin: ``distance``, ``pairs``, ``gamma`` (mean over
+        the copies, ``smallest`` and ``largest`` beside it) and ``curve``, the
+        exponential model fitted to the mean. Its parameters are in ``curves``.
+    """
+    data = _data(release, against)
+    reach = 0.5 * data.d_max if longest is None else longest
+    if not (bins >= 1 and np.isfinite(reach) and reach > 0):
+        raise InputError("bins must be at least 1 and longest positive and finite")
+    edges = np.linspace(0.0, reach, bins + 1)
+    tables, curves = [], {}
+    for source, responses in data.responses.items():
+        found = [variogram(data.residuals(y), data.sites, edges) for y in responses]
+        if found[0].empty:
+            raise InputError("no two records are that near: raise longest")
+        gamma = np.stack([v["gamma"].to_numpy() for v in found])
+        table = found[0].assign(gamma=gamma.mean(axis=0))
+        distance, pairs = table["distance"].to_numpy(), table["pairs"].to_numpy()
+        phi_bounds = (3.0 / data.d_max, 300.0 / data.d_max)
+        curve = fit_exponential(distance, gamma.mean(axis=0), pairs, phi_bounds)
+        table["smallest"], table["largest"] = gamma.min(axis=0), gamma.max(axis=0)
+        table["curve"] = curve[1] + curve[0] * (1.0 - np.exp(-curve[2] * distance))
+        table.insert(0, "source", source)
+        tables.append(table)
+        curves[source] = curve
+    return SpatialComparison(pd.concat(tables, ignore_index=True), "Semivariogram", curves)
+
+
+def compare_morans_i(
+    release: Synthesis,
+    *,
+    neighbours: int | None = 8,
+    against: Fit | Synthesis | None = None,
+) -> SpatialComparison:
+    """Moran's I of the regression's residuals, original against copies.
+
+    Parameters
+    ----------
+    release
+        The copies; one is enough.
+    neighbours
+        See :func:`spatial_weights`.
+    against
+        See :func:`dsstan.disclosure`.
+
+    Returns
+    -------
+    SpatialComparison
+        One row a source: ``morans_i`` (mean over the copies), ``smallest`` and
+        ``largest``.
+
+    Raises
+    ------
+    InputError
+        If a regression leaves no residual, or the weights can't be made.
+    """
+    data = _data(release, against)
+    weights = spatial_weights(data.sites, neighbours)
+    found: dict[str, list[float]] = {source: [] for source in data.responses}
+    for source, number, y in data:
+        residual = data.residuals(y)
+        if not residual.any():
+            raise InputError(f"the regression leaves no residual on {source} copy {number}")
+        found[source].append(morans_i(residual, weights))
+    kind = "inverse distance" if neighbours is None else f"{neighbours} nearest records"
+    rows = [
+        {"source": s, "morans_i": np.mean(v), "smallest": min(v), "largest": max(v)}
+        for s, v in found.items()
+    ]
+    return SpatialComparison(pd.DataFrame(rows), f"Moran's I, {kind}")
+
+
+def recover_parameters(
+    release: Synthesis,
+    *,
+    against: Fit | Synthesis | None = None,
+    level: float = LEVEL,
+) -> SpatialComparison:
+    """sigma_sq, tau_sq and phi by maximum likelihood on each copy, combined.
+
+    Combined on the log scale by Reiter (2003), variances from the observed
+    information.
+
+    Returns
+    -------
+    SpatialComparison
+        One row a source and parameter: ``estimate`` (for copies the geometric
+        mean), ``low``, ``high`` and ``uninformative``, the number of data sets
+        whose maximum lies at an end of the range of phi or tau_sq / sigma_sq, or
+        whose likelihood is flat. With any such the interval is (0, inf).
+
+    Raises
+    ------
+    InputError
+        If there is only one copy, or one leaves no residual.
+    """
+    data = _data(release, against)
+    if release.copies < 2:
+        raise InputError(
+            "the combining rule needs at least two copies: from one, the variance between "
+            "copies can't be told"
+        )
+    rows = []
+    for source, responses in data.responses.items():
+        found, variances = [], []
+        for y in responses:
+            best, surface = _maximise(data.X, y, data.sites)
+            found.append(np.log([best.sigma_sq, best.tau_sq, best.phi]))
+            variances.append(_log_variances(surface, best))
+        q, u = np.stack(found), np.stack(variances)
+        blind = int(np.sum(~np.isfinite(u).all(axis=1)))
+        centre = q.mean(axis=0)
+        if blind:
+            low, high = np.full(3, -np.inf), np.full(3, np.inf)
+        elif len(q) == 1:
+            half = norm.ppf(0.5 + level / 2) * np.sqrt(u[0])
+            low, high = centre - half, centre + half
+        else:
+            pooled = combine(q, u, level=level)
+            low, high = pooled.low, pooled.high
+        rows += [
+            {
+                "source": source,
+                "parameter": PARAMETERS[k],
+                "estimate": np.exp(centre[k]),
+                "low": np.exp(low[k]),
+                "high": np.exp(high[k]),
+                "uninformative": blind,
+            }
+            for k in range(3)
+        ]
+    title = f"Covariance parameters by maximum likelihood, {100 * level:.0f}% intervals"
+    return SpatialComparison(pd.DataFrame(rows), title)
+
+
+def compare_surfaces(
+    release: Synthesis,
+    *,
+    covariance: tuple[float, float, float] | None = None,
+    cells: int = 30,
+    against: Fit | Synthesis | None = None,
+) -> SpatialComparison:
+    """The surface that a copy predicts against the one that the original predicts.
+
+    The surface is x_bar' beta + sigma_sq exp(-phi d) V^-1 (y - X beta) on a grid:
+    the expected response without noise, on the modelled scale, at the mean
+    covariates.
+
+    Parameters
+    ----------
+    release
+        The copies; one is enough.
+    covariance
+        As in :func:`spatial_regression`.
+    cells
+        Along the longer side of the grid.
+    against
+        See :func:`dsstan.disclosure`.
+
+    Returns
+    -------
+    SpatialComparison
+        One row a source of copies: ``correlation`` and ``rmse`` with the
+        original's surface (means over the copies), and the same of the mean of
+        the copies' surfaces. Where a surface is flat the correlation is 0.
+    """
+    data = _data(release, against)
+    places = grid(release.fit, cells=cells)
+    surfaces: dict[str, list[Floats]] = {source: [] for source in data.responses}
+    for source, _, y in data:
+        used = covariance
+        if used is None:
+            best, _ = _maximise(data.X, y, data.sites)
+            used = (best.sigma_sq, best.tau_sq, best.phi)
+        surfaces[source].append(_predicted(data, y, used, places))
+    truth = surfaces.pop("original")[0]
+    rows = []
+    for source, found in surfaces.items():
+        mean = np.mean(found, axis=0)
+        rows.append(
+            {
+                "source": source,
+                "correlation": np.mean([_correlation(s, truth) for s in found]),
+                "rmse": np.mean([np.sqrt(np.mean((s - truth) ** 2)) for s in found]),
+                "correlation_of_mean": _correlation(mean, truth),
+                "rmse_of_mean": np.sqrt(np.mean((mean - truth) ** 2)),
+            }
+        )
+    return SpatialComparison(pd.DataFrame(rows), "Predicted surface against the original's")
+
+
+def _predicted(
+    data: _Data, y: Floats, covariance: tuple[float, float, float], places: Floats
+) -> Floats:
+    """The surface of :func:`compare_surfaces` from one response."""
+    V = _covariance(data.sites, covariance)
+    beta, _ = gls(data.X, y, V)
+    solved = cho_solve(cho_factor(V, lower=True), y - data.X @ beta)
+    weight = covariance[0] * np.exp(-covariance[2] * cdist(places, data.sites))
+    return np.asarray(data.X.mean(axis=0) @ beta + weight @ solved)
+
+
+def _correlation(a: Floats, b: Floats) -> float:
+    """Correlation, or 0 where one of the two is flat to rounding."""
+    for v in (a, b):
+        if np.ptp(v) <= 1e-10 * max(float(np.abs(v).max()), 1e-300):
+            return 0.0
+    return float(np.corrcoef(a, b)[0, 1])
