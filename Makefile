@@ -13,7 +13,7 @@ demo: $(VENV)/.demo
 	$(BIN)/dsstan demo --dataset all --engine embedded --out $(DEMO_OUT)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check dsstan tests examples data stan/data

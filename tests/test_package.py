@@ -112,6 +112,7 @@ def test_the_wheel_names_its_command_its_licence_and_its_python(wheel):
 
 FIT = """
 import sys
+from pathlib import Path
 import dsstan as ds
 from dsstan.programs import Program
 target = Path(sys.argv[1])
