@@ -1,32 +1,36 @@
-"""The command line: ``dsstan synthesise``, ``dsstan demo``, ``dsstan doctor``."""
+"""The command line: ``dsstan synthesise``, ``run``, ``demo``, ``doctor``."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import traceback
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dsstan.demo import EXAMPLES, DemoResult, outlier, run_example
-from dsstan.disclosure import disclosure, reduction_text
+from dsstan._report import out, say, show_demo, show_estimates, show_fits, show_shares
+from dsstan.cells import check_cells
+from dsstan.demo import EXAMPLES, run_example
+from dsstan.disclosure import disclosure
 from dsstan.doctor import examine
 from dsstan.errors import ConvergenceError, DsstanError, DsstanWarning, InputError, ReleaseError
 from dsstan.fit import PROTECTIONS
+from dsstan.job import read_job
 from dsstan.priors import Priors
 from dsstan.protect import protect
+from dsstan.reading import read_table
 from dsstan.release import FORMATS, check_target, write_release
-from dsstan.synthesis import Synthesis
 from dsstan.utility import utility
+from dsstan.workspace import Leftover, leftovers, remove, temporaries, work_parent
 
 EXIT_INPUT, EXIT_CONVERGENCE, EXIT_RELEASE, EXIT_OTHER = 2, 3, 4, 1
 
@@ -37,12 +41,27 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-out = Console()
-if not out.is_terminal:
-    out = Console(width=110)
 err = Console(stderr=True)
 
+_temporaries = ExitStack()
+
+
+def _work_in(folder: Path | None) -> Path | None:
+    """Keep all temporary files of this command in a private folder."""
+    if folder is not None:
+        os.environ["DSSTAN_WORKDIR"] = str(work_parent(folder))
+    _temporaries.enter_context(temporaries())
+    return folder
+
+
 Engine = Annotated[str, typer.Option(help="auto, cmdstan or embedded.")]
+WorkDir = Annotated[
+    Path | None,
+    typer.Option(
+        callback=_work_in,
+        help="Where the private folder of temporary files is made; as DSSTAN_WORKDIR.",
+    ),
+]
 
 
 @app.command()
@@ -97,13 +116,23 @@ def synthesise(
     accept_failed: Annotated[
         bool, typer.Option("--accept-failed", help="Go on although a fit failed its verdict.")
     ] = False,
+    rounding: Annotated[
+        str, typer.Option(help="auto: round the copies like the input; none: all digits.")
+    ] = "auto",
+    csv_text: Annotated[
+        str,
+        typer.Option(help="Text that a spreadsheet would run: refuse, quote or keep."),
+    ] = "refuse",
+    workdir: WorkDir = None,
 ) -> None:
     """Make a release from a confidential table."""
     check_target(out_folder)
     if format not in FORMATS:
         raise InputError(f"--format must be csv or parquet, got {format!r}")
+    content = read_table(table)
+    check_cells(content, format, csv_text)
     release = protect(
-        read_table(table),
+        content,
         formula,
         coords=coords,
         distance=distance,
@@ -118,19 +147,20 @@ def synthesise(
         protection=protection,
         engine=engine,
         accept_failed=accept_failed,
+        rounding=rounding,
         chains=chains,
         warmup=warmup,
         samples=samples,
         adapt_delta=adapt_delta,
         priors=None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
     )
-    target = write_release(release, out_folder, format=format, absolute=absolute)
+    target = write_release(release, out_folder, format=format, absolute=absolute, csv_text=csv_text)
     show_fits(release)
-    _show_shares(disclosure(release, absolute=absolute))
+    show_shares(disclosure(release, absolute=absolute))
     if release.copies > 1:
-        _show_estimates(utility(release))
-    _say(f"Copies to publish: {target / 'public'}")
-    _say(f"Keep to yourself:  {target / 'confidential'}")
+        show_estimates(utility(release))
+    say(f"Copies to publish: {target / 'public'}")
+    say(f"Keep to yourself:  {target / 'confidential'}")
 
 
 @app.command()
@@ -142,6 +172,7 @@ def demo(
     copies: Annotated[int, typer.Option(help="L, the number of copies.")] = 100,
     seed: Annotated[int, typer.Option(help="Root seed.")] = 20180,
     engine: Engine = "auto",
+    workdir: WorkDir = None,
 ) -> None:
     """Run the worked examples and print them before and after protection."""
     names = list(EXAMPLES) if dataset == "all" else [dataset]
@@ -161,182 +192,80 @@ def demo(
                 with suppress(OSError):
                     out_folder.rmdir()  # only an empty one
                 raise
-            _say(f"Left out: {error}")
+            say(f"Left out: {error}")
             continue
         show_demo(result)
 
 
 @app.command()
-def doctor() -> None:
+def run(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="TOML file that describes it.")],
+) -> None:
+    """Make a release that a job file describes, in the names of synthesise's options."""
+    arguments = read_job(job, synthesise)
+    _work_in(arguments.get("workdir"))
+    synthesise(**arguments)
+
+
+@app.command()
+def doctor(
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Remove what killed runs left behind.")
+    ] = False,
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FOLDER]...", help="Also look for leftovers in these folders."),
+    ] = None,
+) -> None:
     """Say what is on this machine, what is missing and how to get it."""
+    found = leftovers([Path.cwd(), *(places or [])])
+    if clean:
+        clean_up(found)
+        return
     table = Table("", "what", "found or how to get it", "needed for", box=None)
     for finding in examine():
         mark = "[green]there[/]" if finding.there else "[yellow]missing[/]"
         table.add_row(mark, finding.what, escape(finding.detail), finding.needed_for)
     out.print(table)
+    if found:
+        say(f"{len(found)} folders of killed runs are left: dsstan doctor --clean removes them")
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """The table of a CSV or Parquet file.
+def clean_up(found: list[Leftover]) -> None:
+    """Remove leftovers and say which.
 
     Raises
     ------
-    InputError
-        If there is no such file, its kind is unknown or it can't be read.
+    ReleaseError
+        If one can't be removed.
     """
-    readers: dict[str, Any] = {
-        ".csv": _read_csv,
-        ".parquet": pd.read_parquet,
-        ".pq": pd.read_parquet,
-    }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"{path.name} is neither .csv nor .parquet")
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    try:
-        table: pd.DataFrame = reader(path)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path.name} can't be read as {path.suffix.lower()}: {type(error).__name__}"
-        ) from None
-    return table
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """A CSV file, its numbers to the last digit: copies repeat all columns but one."""
-    with warnings.catch_warnings():
-        # pandas 3.1 is exact by itself, and deprecates what older ones need.
-        warnings.filterwarnings("ignore", "The 'float_precision'")
-        return pd.read_csv(path, float_precision="round_trip")
-
-
-def _say(text: str, style: str | None = None) -> None:
-    """One line as it is: what stands in brackets, in a path or a term, is no markup."""
-    out.print(escape(text), style=style, soft_wrap=True)
-
-
-def show_fits(release: Synthesis) -> None:
-    """Posterior before and after, and the verdicts."""
-    fit = release.fit
-    fits = {f.kind: f for f in (fit.start, fit) if f is not None}
-    problem = release.problem
-    out.print(
-        f"{problem.n_records} records at {problem.n_sites} sites, "
-        f"{int(fit.flagged.sum())} flagged; "
-        f"protection {fit.protection}; engine {fit.engine}; copies {release.copies}, "
-        f"carrying {release.effect}"
-    )
-    weights = fit.weights
-    if weights is not None and np.isfinite(weights.threshold):
-        farthest = ", ".join(f"{d:.4g}" for d in np.sort(weights.nearest)[::-1][:5])
-        out.print(
-            f"Flagged where no neighbour is nearer than M = {weights.threshold:.4g} {problem.unit} "
-            f"(correlation {weights.correlation:.2g}); largest distances to a neighbour: {farthest}"
-        )
-    table = Table("posterior mean (95% interval)", *fits, box=None)
-    summaries = {kind: f.summary() for kind, f in fits.items()}
-    for name, row in next(iter(summaries.values())).iterrows():
-        cells = []
-        for kind, s in summaries.items():
-            r = s.loc[str(name)]
-            held = name == "phi" and fits[kind].phi_held is not None
-            interval = "held" if held else f"{r['q025']:.3g}, {r['q975']:.3g}"
-            cells.append(f"{r['mean']:.4g} ({interval})")
-        term = f" ({row['term']})" if str(name).startswith("beta") else ""
-        table.add_row(escape(f"{name}{term}"), *cells)
-    out.print(table)
-    for kind, f in fits.items():
-        for check in (*f.verdict.failures, *f.verdict.warnings):
-            _say(f"{kind} fit, {check}", "yellow")
-        for note in f.notes:
-            _say(f"{kind} fit, note: {note}", "yellow")
-    out.print(
-        f"Largest error of the interpolated log density: "
-        f"{max(f.surface_error for f in fits.values()):.1g}"
-    )
-
-
-def _show_shares(risks: Any) -> None:
-    """Shares of copies near the truth."""
-    columns = [c for c in ("unrestricted", "restricted") if c in set(risks.summary["fit"])]
-    table = Table("share of copies near the truth", *columns, "reduced by", box=None)
-    labels = {"within_relative": f"within {100 * risks.relative:g}%"}
-    if risks.absolute is not None:
-        labels["within_absolute"] = f"within {risks.absolute:,g}"
-    for measure, label in labels.items():
-        for group in ("flagged", "unflagged"):
-            shares = [risks.share(measure, c, group) for c in columns]
-            if shares[0] is None:
-                continue
-            r = risks.reduction
-            change = r[(r["measure"] == measure) & (r["group"] == group)]["percent"]
-            table.add_row(
-                f"{label}, {group}",
-                *(f"{100 * s:.1f}%" for s in shares if s is not None),
-                reduction_text(float(change.iloc[0])) if len(change) else "-",
-            )
-    out.print(table)
-
-
-def _show_estimates(kept: Any) -> None:
-    """The analyst's regression on the original and the copies."""
-    sources = list(dict.fromkeys(kept.table["source"]))
-    _say(f"Least squares {kept.formula}, estimate (95% interval)")
-    table = Table("", *sources, box=None)
-    for term in dict.fromkeys(kept.table["term"]):
-        rows = [kept.get(source, term) for source in sources]
-        table.add_row(
-            escape(term), *(f"{r['estimate']:.3f} ({r['low']:.3f}, {r['high']:.3f})" for r in rows)
-        )
-    out.print(table)
-
-
-def show_demo(result: DemoResult) -> None:
-    """Everything a reader wants to see of one example."""
-    release = result.release
-    show_fits(release)
-    _show_shares(result.risks)
-    _show_estimates(result.kept)
-    _show_outlier(release)
-    _say(f"Release:  {result.folder}")
-    if result.pictures:
-        _say(f"Pictures: {result.pictures[0].parent}")
-
-
-def _show_outlier(release: Synthesis) -> None:
-    """The most isolated record, before and after."""
-    record = outlier(release)
-    problem = release.problem
-    free = release.unprotected
-    assert free is not None
-    place = ", ".join(f"{v:g}" for v in problem.coords[record])
-    table = Table(
-        f"copies at the most isolated record ({place})", "mean", "sd", "2.5%, 97.5%", box=None
-    )
-    for s in (free, release):
-        values = s.modelled()[:, record]
-        low, high = pd.Series(values).quantile([0.025, 0.975])
-        table.add_row(
-            s.fit.kind,
-            f"{values.mean():.2f}",
-            f"{values.std(ddof=1):.2f}",
-            f"{low:.2f}, {high:.2f}",
-        )
-    out.print(table)
-    out.print(f"truth {problem.y[record]:.2f}, on the modelled scale ({problem.transform.name})")
+    for leftover in found:
+        try:
+            remove(leftover)
+        except OSError as error:
+            raise ReleaseError(
+                f"{leftover.folder} of a killed run can't be removed: {error.strerror}. It may "
+                "hold confidential data: remove it by hand"
+            ) from None
+        say(f"Removed {leftover.folder} ({leftover.files} files, {leftover.size} bytes)")
+    if not found:
+        say("No killed run has left anything")
 
 
 def main() -> None:
     """Run the command line with plain errors and documented exit codes.
 
-    Exit codes: 0 done; 1 another dsstan error; 2 wrong input; 3 a fit that must
+    Exit codes: 0 done; 1 another error; 2 wrong input; 3 a fit that must
     not reach synthesis; 4 a release that can't be written; 130 interrupted.
     """
     warnings.showwarning = _show_warning
-    signal.signal(signal.SIGTERM, _terminate)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _terminate)
+    before = os.environ.get("DSSTAN_WORKDIR")
     try:
-        app()
+        with _temporaries:
+            app()
     except InputError as error:
         _fail(error, EXIT_INPUT)
     except ConvergenceError as error:
@@ -345,11 +274,32 @@ def main() -> None:
         _fail(error, EXIT_RELEASE)
     except DsstanError as error:
         _fail(error, EXIT_OTHER)
+    except MemoryError:
+        _fail("the machine's memory does not suffice; nothing was published", EXIT_OTHER)
+    except Exception as error:
+        if os.environ.get("DSSTAN_DEBUG") == "1":
+            raise
+        _fail(_unforeseen(error), EXIT_OTHER)
+    finally:
+        os.environ.pop("DSSTAN_WORKDIR", None)
+        if before is not None:
+            os.environ["DSSTAN_WORKDIR"] = before
 
 
-def _fail(error: DsstanError, code: int) -> None:
+def _fail(error: DsstanError | str, code: int) -> None:
     err.print(f"[red]dsstan:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
     sys.exit(code)
+
+
+def _unforeseen(error: Exception) -> str:
+    """An error of another kind by its place: its text may hold values of the data."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in frames[:-4:-1])
+    return (
+        f"an unforeseen {type(error).__name__} at {where}; a release that is there is whole. "
+        "Please report these places. DSSTAN_DEBUG=1 shows the whole, which may hold values of "
+        "your data"
+    )
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

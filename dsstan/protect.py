@@ -10,6 +10,8 @@ from dsstan.errors import InputError
 from dsstan.fit import PROTECTIONS, Fit, fit
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
+from dsstan.public import check_order
+from dsstan.rounding import ROUNDINGS
 from dsstan.seeds import root_seed
 from dsstan.synthesis import Synthesis, synthesise
 from dsstan.weights import Weights, flag_isolated, smoothing
@@ -34,6 +36,7 @@ def protect(
     seed: int | None = None,
     workers: int = 1,
     accept_failed: bool = False,
+    rounding: str = "auto",
     progress: bool | None = None,
     **sampler: Any,
 ) -> Synthesis:
@@ -56,6 +59,8 @@ def protect(
         Threads of the synthesis.
     accept_failed
         Go on although a fit failed its verdict.
+    rounding
+        See :func:`dsstan.synthesise`.
     progress
         Show progress; by default in a terminal.
     sampler
@@ -67,10 +72,11 @@ def protect(
         Its ``fit.start`` is the unrestricted fit. Where no record is flagged the
         restricted fit still runs, and only holds phi.
     """
-    _check(threshold, correlation, gamma, protection, copies)
+    _check(threshold, correlation, gamma, protection, copies, rounding)
     root = root_seed(seed)
     free_seed, kept_seed, copies_seed = stage_seeds(root)
     problem = prepare(table, formula, coords=coords, distance=distance, crs=crs, name=name)
+    check_order(problem)
     common = {"priors": priors, "engine": engine, "progress": progress, **sampler}
     free = fit(problem, seed=free_seed, **common)
     weights = flag(free, threshold=threshold, correlation=correlation, neighbour=neighbour)
@@ -89,6 +95,7 @@ def protect(
         seed=copies_seed,
         workers=workers,
         accept_failed=accept_failed,
+        rounding=rounding,
         progress=progress,
     )
 
@@ -99,6 +106,7 @@ def _check(
     gamma: float,
     protection: str,
     copies: int,
+    rounding: str,
 ) -> None:
     """Refuse before the first fit what only a later stage would look at."""
     if threshold is not None and correlation is not None:
@@ -110,6 +118,8 @@ def _check(
     smoothing(gamma, np.zeros(1))
     if protection not in PROTECTIONS:
         raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
+    if rounding not in ROUNDINGS:
+        raise InputError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
     if copies < 1:
         raise InputError("copies must be a whole number of at least 1")
 

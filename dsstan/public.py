@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from dsstan._metadata import FORMAT
 from dsstan._version import __version__
 from dsstan.errors import ReleaseError
 
 if TYPE_CHECKING:
+    from dsstan.problem import Problem
     from dsstan.synthesis import Synthesis
 
 
@@ -19,21 +21,62 @@ def check_public(release: Synthesis) -> None:
     Raises
     ------
     ReleaseError
-        If a numeric column that would be published puts the records in the very
-        order of the response, or its reverse.
+        If a numeric column that would be published, the index or the rows themselves
+        put the records in the very order of the response, or its reverse.
     """
+    check_order(release.problem)
     table, response = release.problem.table, release.problem.response
-    ranks = table[response].rank()
     for name in public_columns(release):
         column = table[name]
         if name == response or not pd.api.types.is_numeric_dtype(column):
             continue
-        order = column.rank()
-        if column.nunique() > 2 and (order.equals(ranks) or (len(order) + 1 - order).equals(ranks)):
+        if column.nunique() > 2 and _same_order(column, table[response]):
             raise ReleaseError(
                 f"column {name!r} is a function of the response {response!r} and would be "
                 "published as it is: leave it out of the table before prepare()"
             )
+
+
+def check_order(problem: Problem) -> None:
+    """Refuse a table whose order of rows, or index, gives the response away.
+
+    Copies keep both, so a table sorted by the response would publish who has the most.
+
+    Raises
+    ------
+    ReleaseError
+        If the response rises or falls from the first row to the last, or does so but for a
+        few rows (a rank correlation of 0.98 or more among at least 20 records); or if a
+        numeric index puts the records in the order of the response.
+    """
+    values = problem.table[problem.response].reset_index(drop=True)
+    place = pd.Series(range(len(values)), dtype="float64")
+    sorted_up = values.is_monotonic_increasing or values.is_monotonic_decreasing
+    nearly = len(values) >= 20 and abs(_rank_correlation(values, place)) >= 0.98
+    if values.nunique() > 2 and (sorted_up or nearly):
+        raise ReleaseError(
+            f"the rows are in the order of the response {problem.response!r}, and copies keep "
+            "the order of the rows: shuffle them first, with table.sample(frac=1)"
+        )
+    index = problem.table.index
+    if index.nlevels == 1 and pd.api.types.is_numeric_dtype(index.dtype):
+        labels = pd.Series(index.to_numpy())
+        if values.nunique() > 2 and _same_order(labels, values):
+            raise ReleaseError(
+                f"the index is in the order of the response {problem.response!r} and would be "
+                "published: use table.reset_index(drop=True) first"
+            )
+
+
+def _same_order(column: pd.Series, response: pd.Series) -> bool:
+    """Whether a column ranks the records as the response does, or in reverse."""
+    order, ranks = column.rank(), response.rank()
+    return bool(order.equals(ranks) or (len(order) + 1 - order).equals(ranks))
+
+
+def _rank_correlation(a: pd.Series, b: pd.Series) -> float:
+    """Spearman's rank correlation."""
+    return float(a.rank().astype("float64").corr(b.rank().astype("float64")))
 
 
 def public_columns(release: Synthesis) -> list[str]:
@@ -56,16 +99,24 @@ def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
     return table
 
 
-def metadata(release: Synthesis, files: list[str]) -> dict[str, Any]:
+def plain_index(index: pd.Index) -> bool:
+    """Whether an index is the plain count, which is not written."""
+    return bool(index.name is None and index.equals(pd.RangeIndex(len(index))))
+
+
+def metadata(
+    release: Synthesis, files: list[str], *, csv_text: str = "refuse", format: str = "csv"
+) -> dict[str, Any]:
     """What ``public/metadata.json`` holds: an allow-list, nothing estimated from the data."""
     problem = release.problem
     table = problem.table
     return {
-        "format": "dsstan release 1",
+        "format": FORMAT,
         "software": f"dsstan {__version__}",
         "synthesis": "partial",
         "synthetic_column": problem.response,
         "columns": {str(name): str(table[name].dtype) for name in public_columns(release)},
+        "index_columns": 0 if plain_index(table.index) else table.index.nlevels,
         "coordinates": list(problem.coord_names),
         "records": problem.n_records,
         "copies": release.copies,
@@ -78,6 +129,8 @@ def metadata(release: Synthesis, files: list[str]) -> dict[str, Any]:
             "protection": release.fit.protection,
             "effect": release.effect,
         },
+        "rounding": "none" if release.rounding is None else "like the input",
+        "csv_text": "quoted" if csv_text == "quote" and format == "csv" else "as it is",
         "combining_rule": "Reiter (2003), partially synthetic data" if release.copies > 1 else None,
     }
 

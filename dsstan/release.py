@@ -6,12 +6,13 @@ leaves no half release.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import platform
-import shutil
-import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,20 @@ import numpy as np
 import pandas as pd
 
 from dsstan._version import __version__
+from dsstan.cells import check_cells, quote
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import InputError, ReleaseError
 from dsstan.fit import Fit
-from dsstan.public import analyst_readme, check_public, metadata, public_table
+from dsstan.public import (
+    analyst_readme,
+    check_public,
+    metadata,
+    plain_index,
+    public_columns,
+    public_table,
+)
 from dsstan.utility import Utility, utility
+from dsstan.workspace import private_folder
 
 if TYPE_CHECKING:
     from dsstan.synthesis import Synthesis
@@ -38,6 +48,7 @@ def write_release(
     *,
     format: str = "csv",
     absolute: float | None = None,
+    csv_text: str = "refuse",
 ) -> Path:
     """Write the copies for the public, and all the rest for the data steward.
 
@@ -56,6 +67,9 @@ def write_release(
         ``"csv"`` or ``"parquet"``, of the copies.
     absolute
         Absolute tolerance of the disclosure measures.
+    csv_text
+        What to do with text that a spreadsheet would run as a formula; see
+        :func:`dsstan.cells.check_cells`.
 
     Returns
     -------
@@ -65,32 +79,64 @@ def write_release(
     Raises
     ------
     ReleaseError
-        If the folder exists or can't be written.
+        If the folder exists or can't be written, or the copies would give away the response
+        or hold text that a spreadsheet runs.
     """
     target = check_target(folder)
     check_public(release)
     if format not in FORMATS:
         raise InputError(f"format must be csv or parquet, got {format!r}")
+    check_cells(release.problem.table[public_columns(release)], format, csv_text)
     risks = disclosure(release, absolute=absolute)
     kept = utility(release) if release.copies > 1 else None
-    partial: Path | None = None
     try:
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-        _write_public(release, _folder(partial / "public", 0o755), format)
-        _write_confidential(release, risks, kept, _folder(partial / "confidential", 0o700))
-        partial.chmod(0o755)
-        check_target(target)
-        partial.rename(target)
+        with _partial(target) as partial:
+            whole = _folder(partial / "whole", 0o700)
+            _write_public(release, _folder(whole / "public", 0o755), format, csv_text)
+            _write_confidential(release, risks, kept, _folder(whole / "confidential", 0o700))
+            _sync(whole)
+            whole.chmod(0o755)
+            check_target(target)
+            whole.rename(target)
+            with suppress(OSError):  # it is there, whole
+                _sync_folder(target.parent)
     except OSError as error:
         raise ReleaseError(
             f"the release could not be written to {target}: "
             f"{error.strerror or type(error).__name__}. Nothing was left "
             "behind; free some space or choose another folder"
         ) from None
-    finally:
-        if partial is not None and partial.exists():
-            shutil.rmtree(partial, ignore_errors=True)
     return target
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[Path]:
+    """A private folder beside the target, and a note in the working folder that leads there."""
+    with ExitStack() as stack:
+        partial = stack.enter_context(private_folder(target.parent, name=f".{target.name}.partial"))
+        with suppress(OSError, InputError):  # without the note it is still found beside the target
+            stack.enter_context(private_folder(beside=partial))
+        yield partial
+
+
+def _sync(folder: Path) -> None:
+    """Have a folder on the disk before its name says that it is whole."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            _sync_folder(Path(place) / name)
+        _sync_folder(Path(place))
+
+
+def _sync_folder(path: Path) -> None:
+    """Have one file or folder on the disk; some file systems can't do it for folders."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(file)
 
 
 def check_target(folder: str | os.PathLike[str]) -> Path:
@@ -189,19 +235,20 @@ def _number(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def _write_public(release: Synthesis, folder: Path, format: str) -> None:
+def _write_public(release: Synthesis, folder: Path, format: str, csv_text: str) -> None:
     """The copies, their metadata and the analyst's README."""
     width = max(3, len(str(release.copies)))
     files = [f"copy_{i + 1:0{width}d}.{format}" for i in range(release.copies)]
-    index = release.problem.table.index
-    plain_index = index.name is None and index.equals(pd.RangeIndex(len(index)))
+    plain = plain_index(release.problem.table.index)
     for number, name in enumerate(files):
         table = public_table(release, number)
         if format == "csv":
-            table.to_csv(folder / name, index=not plain_index)
+            table = quote(table) if csv_text == "quote" else table
+            table.to_csv(folder / name, index=not plain)
         else:
-            table.to_parquet(folder / name, index=None if plain_index else True)
-    _json(folder / "metadata.json", metadata(release, files))
+            table.to_parquet(folder / name, index=None if plain else True)
+    described = metadata(release, files, csv_text=csv_text, format=format)
+    _json(folder / "metadata.json", described)
     (folder / "README.md").write_text(analyst_readme(release, files), encoding="utf-8")
     for path in folder.iterdir():
         path.chmod(0o644)  # readable by all, whatever the umask
@@ -251,6 +298,9 @@ def settings(release: Synthesis) -> dict[str, Any]:
             "seed": str(release.seed),
             "copies": release.copies,
             "effect": release.effect,
+            "rounding": None
+            if release.rounding is None
+            else {"steps": release.rounding.steps, "shares": release.rounding.shares},
             "accepted_failed_fit": release.accepted[0],
             "accepted_few_draws": release.accepted[1],
         },

@@ -20,6 +20,7 @@ from dsstan.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.fit import Fit
 from dsstan.latent import LatentModel, parameters_at, spread_draws
 from dsstan.progress import progress_bar
+from dsstan.rounding import ROUNDINGS, Rounding, find_rounding
 from dsstan.seeds import COMPARISON, COPIES, root_seed, stream
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Synthesis:
     moved_share
         Share of values that the response's column could not hold and that were
         moved to the end of its range.
+    rounding
+        How the copies were rounded like the input; None where they were not.
+        Confidential.
     """
 
     fit: Fit
@@ -65,6 +69,7 @@ class Synthesis:
     seconds: float
     accepted: tuple[bool, bool] = (False, False)
     moved_share: float = 0.0
+    rounding: Rounding | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
         return (
@@ -116,14 +121,17 @@ class Synthesis:
             seed=int.from_bytes(words.tobytes(), "little"),
             accept_failed=True,
             accept_few_draws=True,
+            rounding="none" if self.rounding is None else "auto",
             progress=False,
         )
 
-    def write(self, folder: str | os.PathLike[str], *, format: str = "csv") -> Path:
+    def write(
+        self, folder: str | os.PathLike[str], *, format: str = "csv", csv_text: str = "refuse"
+    ) -> Path:
         """Write the release; see :func:`dsstan.release.write_release`."""
         from dsstan.release import write_release
 
-        return write_release(self, folder, format=format)
+        return write_release(self, folder, format=format, csv_text=csv_text)
 
 
 def synthesise(
@@ -135,6 +143,7 @@ def synthesise(
     workers: int = 1,
     accept_failed: bool = False,
     accept_few_draws: bool = False,
+    rounding: str = "auto",
     progress: bool | None = None,
 ) -> Synthesis:
     """Replace the sensitive values by L posterior-predictive draws.
@@ -161,6 +170,10 @@ def synthesise(
         Go on although the fit failed its verdict.
     accept_few_draws
         Go on although L is larger than the effective sample size.
+    rounding
+        ``"auto"`` rounds the copies as the column is rounded, with its digits and its heaping
+        (see :mod:`dsstan.rounding`); ``"none"`` leaves all digits. The type of the column
+        rounds in any case.
 
     Raises
     ------
@@ -171,20 +184,25 @@ def synthesise(
     """
     begin = time.perf_counter()
     _check(fit, copies, effect, workers, accept_failed, accept_few_draws)
+    if rounding not in ROUNDINGS:
+        raise InputError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
     root = root_seed(seed)
     carried, used = carried_effect(fit, effect)
     picks = spread_draws(fit, copies)
     children = stream(root, COPIES, _label(fit, used)).spawn(copies)
     problem = fit.problem
     model = LatentModel(fit)
+    digits = _digits(problem) if rounding == "auto" else None
 
-    def one(number: int) -> Floats:
+    def one(number: int) -> tuple[Floats, Floats]:
         p = parameters_at(fit, int(picks[number, 0]), int(picks[number, 1]))
         rng = np.random.default_rng(children[number])
         w = model.draw(p, rng)
         noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
         modelled = problem.X @ p.beta + carried * w + noise
-        return np.asarray(problem.transform.inverse(modelled))
+        raw = np.asarray(problem.transform.inverse(modelled))
+        inside = lambda v: np.isfinite(problem.transform.forward(v))  # noqa: E731
+        return raw, raw if digits is None else digits.apply(raw, rng, inside)
 
     values, moved = np.empty((copies, problem.n_records)), 0
     with (
@@ -192,9 +210,10 @@ def synthesise(
         progress_bar("synthesis", progress) as advance,
         ThreadPoolExecutor(workers) as pool,
     ):
-        for number, copy in enumerate(pool.map(one, range(copies))):
-            values[number] = published(problem, copy)
-            moved += int(np.sum(np.abs(values[number] - copy) > 0.5 + 1e-6 * np.abs(copy)))
+        for number, (raw, copy) in enumerate(pool.map(one, range(copies))):
+            held = published(problem, raw)
+            moved += int(np.sum(np.abs(held - raw) > 0.5 + 1e-6 * np.abs(raw)))
+            values[number] = held if digits is None else published(problem, copy)
             advance((number + 1) / copies)
     if moved:
         warnings.warn(
@@ -213,7 +232,14 @@ def synthesise(
         time.perf_counter() - begin,
         (accept_failed, accept_few_draws),
         moved / values.size,
+        digits,
     )
+
+
+def _digits(problem: Problem) -> Rounding:
+    """How the response's column is rounded."""
+    dtype = problem.table[problem.response].dtype
+    return find_rounding(problem.original(), getattr(dtype, "numpy_dtype", dtype))
 
 
 def _label(fit: Fit, effect: str) -> bytes:

@@ -7,20 +7,19 @@ that is removed when the call ends, however it ends.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cmdstanpy
 import numpy as np
 import platformdirs
 from filelock import FileLock
@@ -37,9 +36,24 @@ from dsstan.engines.base import (
 )
 from dsstan.errors import EngineError
 from dsstan.programs import Program
-from dsstan.workspace import private_folder
+from dsstan.workspace import end_processes, private_folder, work_parent
+
+if TYPE_CHECKING:
+    import cmdstanpy
 
 _DIGITS = 17
+
+
+def _cmdstanpy() -> Any:
+    """The package cmdstanpy, imported when first needed: it makes a folder at once.
+
+    That folder is then made where the running command keeps its temporary files.
+    """
+    import cmdstanpy
+
+    with suppress(OSError):  # one that a cleaner of temporary files took away
+        os.mkdir(cmdstanpy._TMPDIR, 0o700)
+    return cmdstanpy
 
 
 def program_cache() -> Path:
@@ -56,13 +70,13 @@ class CmdStanEngine:
     @property
     def version(self) -> str:
         """Version of CmdStan and of cmdstanpy."""
-        return f"CmdStan {_cmdstan_version()}, cmdstanpy {cmdstanpy.__version__}"
+        return f"CmdStan {_cmdstan_version()}, cmdstanpy {_cmdstanpy().__version__}"
 
     @classmethod
     def missing(cls) -> str | None:
         """None where CmdStan and a compiler are found, otherwise what to install."""
         try:
-            cmdstanpy.cmdstan_path()
+            _cmdstanpy().cmdstan_path()
         except ValueError:
             return "CmdStan is not installed; run install_cmdstan, or set CMDSTAN to its folder"
         for tool, package in (("make", "make"), ("g++", "g++")):
@@ -86,7 +100,7 @@ class CmdStanEngine:
     ) -> Draws:
         """Sample in CmdStan processes; see :class:`dsstan.engines.base.Engine`."""
         model = self._model(program)
-        with private_folder() as folder, _quiet(), _ending_runs(folder):
+        with _room(), private_folder() as folder, _quiet(), _ending_runs(folder):
             fit = _run(
                 program,
                 model.sample,
@@ -124,7 +138,7 @@ class CmdStanEngine:
         """Evaluate in CmdStan; see :class:`dsstan.engines.base.Engine`."""
         model = self._model(program)
         values = []
-        with private_folder() as folder, _quiet():
+        with _room(), private_folder() as folder, _quiet():
             data_file = _write_json(folder / "data.json", data)
             for point in points:
                 frame = _run(
@@ -136,17 +150,17 @@ class CmdStanEngine:
                     sig_figs=_DIGITS,
                 )
                 values.append(float(frame["lp__"].iloc[0]))
+                _empty_own_folder(model)
         return np.array(values)
 
     def _model(self, program: Program) -> cmdstanpy.CmdStanModel:
         """The compiled program, from the cache where its mark is there."""
         key = hashlib.sha256(
-            f"{program.fingerprint} {_cmdstan_version()} {cmdstanpy.cmdstan_path()}".encode()
+            f"{program.fingerprint} {_cmdstan_version()} {_cmdstanpy().cmdstan_path()}".encode()
         ).hexdigest()[:16]
         folder = program_cache() / f"{program.name.replace('/', '-')}-{key}"
-        folder.mkdir(parents=True, exist_ok=True)
         executable, mark = folder / Path(program.name).name, folder / "ok"
-        with FileLock(str(folder) + ".lock"), _quiet():
+        with _room(program_cache(), "DSSTAN_CACHE"), _locked(folder), _quiet():
             if not _intact(executable, mark):
                 mark.unlink(missing_ok=True)
                 source = executable.with_suffix(".stan")
@@ -157,14 +171,28 @@ class CmdStanEngine:
                     target.write_bytes((program.folder / name).read_bytes())
                 model = _run(
                     program,
-                    cmdstanpy.CmdStanModel,
+                    _cmdstanpy().CmdStanModel,
                     stan_file=str(source),
                     force_compile=True,
                     stanc_options={"include-paths": [str(folder)]},
                 )
                 mark.write_text(_digest(executable), encoding="utf-8")
                 return model
-            return cmdstanpy.CmdStanModel(exe_file=str(executable))
+            return _cmdstanpy().CmdStanModel(exe_file=str(executable))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """A folder of the cache, for this process alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(str(folder) + ".lock"):
+        yield
+
+
+def _empty_own_folder(model: cmdstanpy.CmdStanModel) -> None:
+    """Remove what cmdstanpy keeps of an evaluation in its own folder until the process ends."""
+    for folder in Path(_cmdstanpy()._TMPDIR).glob(f"{glob.escape(model.name)}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _digest(file: Path) -> str:
@@ -183,7 +211,7 @@ def _intact(executable: Path, mark: Path) -> bool:
 
 def _cmdstan_version() -> str:
     """Version of the CmdStan found, as major.minor."""
-    version = cmdstanpy.utils.cmdstan_version()
+    version = _cmdstanpy().utils.cmdstan_version()
     return ".".join(str(part) for part in version) if version else "of unknown version"
 
 
@@ -214,9 +242,22 @@ def _plain(text: str) -> str:
 
 
 @contextmanager
+def _room(place: Path | None = None, setting: str = "DSSTAN_WORKDIR") -> Iterator[None]:
+    """Turn what the file system refuses into an error that says where, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise EngineError(
+            f"CmdStan's files could not be written to {place or work_parent()}: {why}. Free some "
+            f"space there, or name another folder with {setting}"
+        ) from None
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
     """Keep cmdstanpy's log (which names files) to itself while it runs."""
-    logger = cmdstanpy.utils.get_logger()  # sets its level when first asked for
+    logger = _cmdstanpy().utils.get_logger()  # sets its level when first asked for
     level = logger.level
     logger.setLevel(logging.CRITICAL if not sys.flags.dev_mode else level)
     try:
@@ -237,8 +278,5 @@ def _ending_runs(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        for command in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):
-                if os.fsencode(folder) in command.read_bytes():
-                    os.kill(int(command.parent.name), signal.SIGKILL)
+        end_processes(folder)
         raise

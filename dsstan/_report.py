@@ -1,0 +1,135 @@
+"""What the command line prints of a release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dsstan.demo import DemoResult, outlier
+from dsstan.disclosure import reduction_text
+from dsstan.synthesis import Synthesis
+
+out = Console()
+if not out.is_terminal:
+    out = Console(width=110)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """One line as it is: what stands in brackets, in a path or a term, is no markup."""
+    out.print(escape(text), style=style, soft_wrap=True)
+
+
+def show_fits(release: Synthesis) -> None:
+    """Posterior before and after, and the verdicts."""
+    fit = release.fit
+    fits = {f.kind: f for f in (fit.start, fit) if f is not None}
+    problem = release.problem
+    out.print(
+        f"{problem.n_records} records at {problem.n_sites} sites, "
+        f"{int(fit.flagged.sum())} flagged; "
+        f"protection {fit.protection}; engine {fit.engine}; copies {release.copies}, "
+        f"carrying {release.effect}"
+    )
+    weights = fit.weights
+    if weights is not None and np.isfinite(weights.threshold):
+        farthest = ", ".join(f"{d:.4g}" for d in np.sort(weights.nearest)[::-1][:5])
+        out.print(
+            f"Flagged where no neighbour is nearer than M = {weights.threshold:.4g} {problem.unit} "
+            f"(correlation {weights.correlation:.2g}); largest distances to a neighbour: {farthest}"
+        )
+    table = Table("posterior mean (95% interval)", *fits, box=None)
+    summaries = {kind: f.summary() for kind, f in fits.items()}
+    for name, row in next(iter(summaries.values())).iterrows():
+        cells = []
+        for kind, s in summaries.items():
+            r = s.loc[str(name)]
+            held = name == "phi" and fits[kind].phi_held is not None
+            interval = "held" if held else f"{r['q025']:.3g}, {r['q975']:.3g}"
+            cells.append(f"{r['mean']:.4g} ({interval})")
+        term = f" ({row['term']})" if str(name).startswith("beta") else ""
+        table.add_row(escape(f"{name}{term}"), *cells)
+    out.print(table)
+    for kind, f in fits.items():
+        for check in (*f.verdict.failures, *f.verdict.warnings):
+            say(f"{kind} fit, {check}", "yellow")
+        for note in f.notes:
+            say(f"{kind} fit, note: {note}", "yellow")
+    out.print(
+        f"Largest error of the interpolated log density: "
+        f"{max(f.surface_error for f in fits.values()):.1g}"
+    )
+
+
+def show_shares(risks: Any) -> None:
+    """Shares of copies near the truth."""
+    columns = [c for c in ("unrestricted", "restricted") if c in set(risks.summary["fit"])]
+    table = Table("share of copies near the truth", *columns, "reduced by", box=None)
+    labels = {"within_relative": f"within {100 * risks.relative:g}%"}
+    if risks.absolute is not None:
+        labels["within_absolute"] = f"within {risks.absolute:,g}"
+    for measure, label in labels.items():
+        for group in ("flagged", "unflagged"):
+            shares = [risks.share(measure, c, group) for c in columns]
+            if shares[0] is None:
+                continue
+            r = risks.reduction
+            change = r[(r["measure"] == measure) & (r["group"] == group)]["percent"]
+            table.add_row(
+                f"{label}, {group}",
+                *(f"{100 * s:.1f}%" for s in shares if s is not None),
+                reduction_text(float(change.iloc[0])) if len(change) else "-",
+            )
+    out.print(table)
+
+
+def show_estimates(kept: Any) -> None:
+    """The analyst's regression on the original and the copies."""
+    sources = list(dict.fromkeys(kept.table["source"]))
+    say(f"Least squares {kept.formula}, estimate (95% interval)")
+    table = Table("", *sources, box=None)
+    for term in dict.fromkeys(kept.table["term"]):
+        rows = [kept.get(source, term) for source in sources]
+        table.add_row(
+            escape(term), *(f"{r['estimate']:.3f} ({r['low']:.3f}, {r['high']:.3f})" for r in rows)
+        )
+    out.print(table)
+
+
+def show_demo(result: DemoResult) -> None:
+    """Everything a reader wants to see of one example."""
+    release = result.release
+    show_fits(release)
+    show_shares(result.risks)
+    show_estimates(result.kept)
+    _show_outlier(release)
+    say(f"Release:  {result.folder}")
+    if result.pictures:
+        say(f"Pictures: {result.pictures[0].parent}")
+
+
+def _show_outlier(release: Synthesis) -> None:
+    """The most isolated record, before and after."""
+    record = outlier(release)
+    problem = release.problem
+    free = release.unprotected
+    assert free is not None
+    place = ", ".join(f"{v:g}" for v in problem.coords[record])
+    table = Table(
+        f"copies at the most isolated record ({place})", "mean", "sd", "2.5%, 97.5%", box=None
+    )
+    for s in (free, release):
+        values = s.modelled()[:, record]
+        low, high = pd.Series(values).quantile([0.025, 0.975])
+        table.add_row(
+            s.fit.kind,
+            f"{values.mean():.2f}",
+            f"{values.std(ddof=1):.2f}",
+            f"{low:.2f}, {high:.2f}",
+        )
+    out.print(table)
+    out.print(f"truth {problem.y[record]:.2f}, on the modelled scale ({problem.transform.name})")
