@@ -18,32 +18,27 @@ Var((P y)_i) hardly changes.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 from threadpoolctl import threadpool_limits
 
-from dsstan.eigenbasis import HeldBasis, PrecisionSurface, Terms, alone, applies
+from dsstan.eigenbasis import BATCH, HeldBasis, Terms, applies
 from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.latent import LatentModel, Parameters, parameters_at, spread_draws
+from dsstan.leave_one_out import DRAWS, FreeTerms, covariance_factor, unrestricted_terms
 from dsstan.progress import progress_bar
 from dsstan.synthesis import EFFECTS, Synthesis, carried_effect
 
 Floats = NDArray[np.float64]
 
-DRAWS = 100
-"""Posterior draws over which the information is averaged, unless told otherwise."""
-
-LOO_TOLERANCE = 1e-6
-"""Largest relative error of the interpolated leave-one-out precision."""
-
-FEW_DRAWS = 8
-"""Up to as many draws the leave-one-out precision is computed at each, not interpolated."""
+SLOW_DRAWS = 100
+"""Posterior draws to average over where no eigenbasis serves, unless told otherwise."""
 
 MOST_COPIES = 10**9
 """Answer where no number of copies is too many."""
@@ -88,7 +83,7 @@ def copy_law(model: LatentModel, p: Parameters, carried: Floats) -> CopyLaw:
     n = fit.problem.n_records
     rows, a, X, Xr = model.rows, model.a_rows, fit.problem.X, model.X
     R, _, M = model._parts(p.phi)
-    factor = _factor(M, p)
+    factor = covariance_factor(M, p)
     K = p.sigma_sq * R[np.ix_(model.site, model.site)]
     KA = carried[:, None] * K[:, rows] * a
     gain = cho_solve(factor, KA.T, check_finite=False).T  # c K A V^-1
@@ -106,14 +101,6 @@ def copy_law(model: LatentModel, p: Parameters, carried: Floats) -> CopyLaw:
     return CopyLaw(H, 0.5 * (Vs + Vs.T), score)
 
 
-def _factor(M: Floats, p: Parameters) -> tuple[Floats, bool]:
-    """Cholesky factor of V = sigma_sq M + tau_sq I, for ``cho_solve``."""
-    V = p.sigma_sq * M
-    V[np.diag_indices_from(V)] += p.tau_sq
-    factor, lower = cho_factor(V, lower=True, overwrite_a=True, check_finite=False)
-    return factor, lower
-
-
 class _Source:
     """The terms of any draw of a fit, by the eigenbasis where it applies."""
 
@@ -122,60 +109,21 @@ class _Source:
         self.fast = HeldBasis(fit) if applies(fit, self.effect) else None
         self.model = None if self.fast else LatentModel(fit)
 
-    def terms(self, p: Parameters) -> Terms:
-        """Information, exposure and score of every record at one draw."""
+    def terms(self, points: Sequence[Parameters]) -> Iterator[Terms]:
+        """Information, exposure and score of every record at each of some draws."""
         if self.fast is not None:
-            return self.fast.terms(p)
+            for start in range(0, len(points), BATCH):
+                yield from self.fast.batch(points[start : start + BATCH])
+        else:
+            yield from map(self._densely, points)
+
+    def _densely(self, p: Parameters) -> Terms:
+        """The terms at one draw, in O(N^3)."""
         assert self.model is not None
         law = copy_law(self.model, p, self.carried)
         root = np.linalg.cholesky(law.Vs)
         z = solve_triangular(root, law.H, lower=True, check_finite=False)
         return Terms(np.einsum("ij,ij->j", z, z), np.diag(law.H).copy(), law.score)
-
-
-def leave_one_out_precision(fit: Fit, *, draws: int = DRAWS) -> Floats:
-    """P_ii of the unrestricted model, averaged over draws, shape (N,).
-
-    1 / sqrt of it is the sd of y_i for one who knows all other records and the
-    covariance parameters, and sees no copy. It is exactly 0 where a record has a
-    coefficient of its own, on which the others say nothing. sigma_sq P_ii is
-    smooth in (log phi, log r): it is computed at Chebyshev nodes over the draws'
-    range and interpolated, and more nodes are added until the error at the middle
-    draw is below 1e-6 of the value.
-
-    Raises
-    ------
-    InputError
-        If the fit is restricted.
-    """
-    if fit.kind != "unrestricted":
-        raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
-    model = LatentModel(fit)
-    picks = spread_draws(fit, min(draws, fit.n_draws))
-    chosen = [parameters_at(fit, int(c), int(i)) for c, i in picks]
-    middle = chosen[int(np.argsort([p.phi for p in chosen])[len(chosen) // 2])]
-    with threadpool_limits(limits=1, user_api="blas"):
-        if len(chosen) > FEW_DRAWS:
-            exact, own = projected_precision(model, middle), alone(model.X)
-            for g in (8, 12, 18, 27):
-                surface = PrecisionSurface(model, chosen, (g, 2 * g))
-                error = np.max(np.abs(surface.at(middle)[~own] / exact[~own] - 1.0), initial=0.0)
-                if error < LOO_TOLERANCE:
-                    return np.asarray(np.mean([surface.at(p) for p in chosen], axis=0))
-        return np.asarray(np.mean([projected_precision(model, p) for p in chosen], axis=0))
-
-
-def projection(model: LatentModel, p: Parameters) -> Floats:
-    """P = V^-1 - V^-1 X (X' V^-1 X)^-1 X' V^-1 of the informing records, shape (n, n)."""
-    _, _, M = model._parts(p.phi)
-    inverse = cho_solve(_factor(M, p), np.eye(len(M)), check_finite=False)
-    VX = inverse @ model.X
-    return np.asarray(inverse - VX @ np.linalg.solve(model.X.T @ VX, VX.T))
-
-
-def projected_precision(model: LatentModel, p: Parameters) -> Floats:
-    """Diagonal of P, shape (n,); exactly 0 where a record has a coefficient of its own."""
-    return np.asarray(np.where(alone(model.X), 0.0, np.diag(projection(model, p))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +249,7 @@ def attack(
     against: Fit | None = None,
     copies: int | None = None,
     effect: str = "auto",
-    draws: int = DRAWS,
+    draws: int | None = None,
     progress: bool | None = None,
 ) -> Attack:
     """What one who knows all other records learns of each from the whole release.
@@ -318,8 +266,9 @@ def attack(
     effect
         For a fit: as in :func:`dsstan.synthesise`.
     draws
-        Posterior draws to average the information over, spread over the chains;
-        at least 2.
+        Posterior draws to average the information over, spread evenly over the
+        chains; at least 2. By default 400 where an eigenbasis serves (an unrestricted
+        fit, or a held decay with records smoothed fully or not at all), else 100.
 
     Raises
     ------
@@ -329,34 +278,49 @@ def attack(
     """
     begin = time.perf_counter()
     fit, free, planned, effect = planned_release(release, against, copies, effect)
+    carried = carried_effect(fit, effect)[1]
+    unrestricted = fit.kind == "unrestricted" and carried == "w"
+    if draws is None:
+        draws = DRAWS if unrestricted or applies(fit, carried) else SLOW_DRAWS
     picks = averaged_draws(fit, draws)
-    n = fit.problem.n_records
-    information, exposure = np.zeros(n), np.zeros(n)
-    scores = np.empty((len(picks), n))
     with (
         threadpool_limits(limits=1, user_api="blas"),
         progress_bar("attack", progress) as advance,
     ):
-        source = _Source(fit, effect)
-        for i, (chain, iteration) in enumerate(picks):
-            terms = source.terms(parameters_at(fit, int(chain), int(iteration)))
-            information += terms.information
-            exposure += terms.exposure
-            scores[i] = terms.score
-            advance((i + 1) / len(picks))
-        precision = leave_one_out_precision(free, draws=draws)
+        alone = unrestricted_terms(free, draws)
+        own = unrestricted_terms(fit, draws) if unrestricted else _averaged(fit, effect, picks)
+        advance(1.0)
     with np.errstate(divide="ignore"):
-        leave_one_out = 1.0 / np.sqrt(precision)
+        leave_one_out = 1.0 / np.sqrt(alone.precision)
     return Attack(
         leave_one_out=leave_one_out,
-        information=information / len(picks),
-        leak=scores.var(axis=0, ddof=1),
-        exposure=exposure / len(picks),
+        information=own.information,
+        leak=own.leak,
+        exposure=own.exposure,
         flagged=fit.flagged,
         index=fit.problem.table.index,
         copies=planned,
         draws=len(picks),
         seconds=time.perf_counter() - begin,
+    )
+
+
+def _averaged(fit: Fit, effect: str, picks: NDArray[np.intp]) -> FreeTerms:
+    """The terms of one fit over its draws."""
+    source, n = _Source(fit, effect), fit.problem.n_records
+    information, exposure = np.zeros(n), np.zeros(n)
+    scores = np.empty((len(picks), n))
+    points = [parameters_at(fit, int(chain), int(iteration)) for chain, iteration in picks]
+    for i, terms in enumerate(source.terms(points)):
+        information += terms.information
+        exposure += terms.exposure
+        scores[i] = terms.score
+    return FreeTerms(
+        precision=np.full(n, np.nan),
+        information=information / len(picks),
+        exposure=exposure / len(picks),
+        leak=scores.var(axis=0, ddof=1),
+        draws=len(picks),
     )
 
 

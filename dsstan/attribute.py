@@ -28,13 +28,14 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr
 from threadpoolctl import threadpool_limits
 
-from dsstan.attacker import copy_law, planned_release, projected_precision, projection
+from dsstan.attacker import copy_law, planned_release
 from dsstan.disclosure import RELATIVE
 from dsstan.eigenbasis import alone
 from dsstan.errors import InputError, describe_rows
 from dsstan.fit import Fit
 from dsstan.identification import record_positions, tolerances
 from dsstan.latent import LatentModel, Parameters, parameters_at, spread_draws
+from dsstan.leave_one_out import projected_precision, projection
 from dsstan.problem import Problem
 from dsstan.progress import progress_bar
 from dsstan.surface import chebyshev_map, chebyshev_nodes, chebyshev_polynomials

@@ -24,13 +24,14 @@ from scipy.spatial.distance import cdist
 from scipy.stats import t as student
 from scipy.stats import truncnorm
 
-from dsstan.attacker import attack, leave_one_out_precision, planned_release, projection
+from dsstan.attacker import attack, planned_release
 from dsstan.disclosure import RELATIVE, sides, within
 from dsstan.errors import InputError
 from dsstan.fit import Fit, fit
 from dsstan.formula import ParsedFormula, build_design, parse
 from dsstan.identification import grid_cells, merged, tolerances
 from dsstan.latent import LatentModel, grid, parameters_at, spread_draws
+from dsstan.leave_one_out import leave_one_out_precision, projection
 from dsstan.overlap import interval_overlap
 from dsstan.problem import Problem, prepare
 from dsstan.seeds import root_seed

@@ -207,8 +207,11 @@ def test_over_a_posterior_he_lies_about_between_the_two_bounds(kept):
     bounds = attack(release, draws=100)
     slack = 1.0 + 3.0 * risks.records["mc_error"]
     flagged = release.fit.flagged
-    assert np.all(risks.records["sd_with"] * slack > 0.9 * bounds.sd(variances="known"))
-    assert np.all((risks.records["sd_with"] < 1.1 * bounds.sd() * slack)[flagged])
+    # The bounds hold on average. Of 20 copies the information really told is a sum of 20
+    # squares, with a relative sd of sqrt(2 / 19); four of these either way are allowed.
+    spread = np.sqrt(1.0 + 4.0 * np.sqrt(2.0 / 19.0))
+    assert np.all(risks.records["sd_with"] * slack * spread > bounds.sd(variances="known"))
+    assert np.all((risks.records["sd_with"] < bounds.sd() * slack * spread)[flagged])
     assert risks.records["reliable"].all()
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
-from dsstan.attacker import attack, leave_one_out_precision, projection
+from dsstan.attacker import attack
 from dsstan.baselines import (
     _correlation,
     _error,
@@ -27,6 +27,7 @@ from dsstan.baselines import (
 )
 from dsstan.errors import InputError
 from dsstan.latent import LatentModel, parameters_at
+from dsstan.leave_one_out import leave_one_out_precision, projection
 from dsstan.synthesis import Synthesis
 from dsstan.weights import own_weights
 
@@ -36,7 +37,7 @@ EXACT = 1e-10
 MC_ERRORS = 5.0
 """Standard errors allowed to a mean over displaced records: false alarm below 1e-6."""
 
-FAST = {"engine": "embedded", "chains": 2, "warmup": 400, "samples": 400}
+FAST = {"engine": "embedded", "chains": 4, "warmup": 600, "samples": 800}
 
 
 def line(values, places=None, formula="value ~ 1", **columns):
@@ -293,8 +294,7 @@ def test_suppressed_records_are_absent_and_keep_what_no_release_tells(release, o
 
 
 def test_with_none_flagged_suppression_leaves_all(free, small):
-    longer = {**FAST, "warmup": 800, "samples": 800}
-    shown = suppress(free, np.zeros(60, dtype=bool), 2, seed=1, **longer)
+    shown = suppress(free, np.zeros(60, dtype=bool), 2, seed=1, **FAST)
     assert shown.present.all()
     assert shown.values.shape == (2, 60)
 
