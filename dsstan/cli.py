@@ -22,7 +22,14 @@ from dsstan.cells import check_cells
 from dsstan.demo import EXAMPLES, run_example
 from dsstan.disclosure import disclosure
 from dsstan.doctor import examine
-from dsstan.errors import ConvergenceError, DsstanError, DsstanWarning, InputError, ReleaseError
+from dsstan.errors import (
+    ConvergenceError,
+    DsstanError,
+    DsstanWarning,
+    InputError,
+    ReleaseError,
+    SurfaceError,
+)
 from dsstan.fit import PROTECTIONS
 from dsstan.job import read_job
 from dsstan.priors import Priors
@@ -116,6 +123,9 @@ def synthesise(
     accept_failed: Annotated[
         bool, typer.Option("--accept-failed", help="Go on although a fit failed its verdict.")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at a verdict's warnings too.")
+    ] = False,
     rounding: Annotated[
         str, typer.Option(help="auto: round the copies like the input; none: all digits.")
     ] = "auto",
@@ -147,6 +157,7 @@ def synthesise(
         protection=protection,
         engine=engine,
         accept_failed=accept_failed,
+        strict=strict,
         rounding=rounding,
         chains=chains,
         warmup=warmup,
@@ -268,7 +279,7 @@ def main() -> None:
             app()
     except InputError as error:
         _fail(error, EXIT_INPUT)
-    except ConvergenceError as error:
+    except (ConvergenceError, SurfaceError) as error:
         _fail(error, EXIT_CONVERGENCE)
     except ReleaseError as error:
         _fail(error, EXIT_RELEASE)

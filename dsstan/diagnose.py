@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from dsstan.conditions import Check, at_bounds, several_modes
 from dsstan.surface import TOLERANCE
 
 if TYPE_CHECKING:
@@ -23,45 +24,8 @@ ESS_PER_CHAIN = 100
 EBFMI_LIMIT = 0.3
 DIVERGENT_SHARE = 0.005
 TREEDEPTH_SHARE = 0.01
-LEANING_SHARE = 0.05
-LEANING_ZONE = 0.02
 NEAR_CORRELATION = 0.20
 """Flagged records that correlate more than this count as near one another."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One condition of a verdict.
-
-    Attributes
-    ----------
-    name
-        What is measured, e.g. ``"rhat"``.
-    value
-        Its worst value.
-    limit
-        What it should meet, in words.
-    severity
-        ``"ok"``, ``"warning"`` or ``"failure"``.
-    where
-        The parameter concerned, if any.
-    advice
-        What to do, if it is not met.
-    """
-
-    name: str
-    value: float
-    limit: str
-    severity: str
-    where: str = ""
-    advice: str = ""
-
-    def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        advice = f": {self.advice}" if self.severity != "ok" else ""
-        return (
-            f"{self.severity}: {self.name}{place} {self.value:.4g}, should be {self.limit}{advice}"
-        )
 
 
 @dataclass(frozen=True)
@@ -119,6 +83,7 @@ def diagnose(
     surface_error: float,
     phi_bounds: tuple[float, float] | None,
     r_bounds: tuple[float, float],
+    more: tuple[Check, ...] = (),
 ) -> Verdict:
     """Judge a run.
 
@@ -137,6 +102,8 @@ def diagnose(
         Prior bounds of the decay, or None where it was held.
     r_bounds
         Range of tau_sq / sigma_sq.
+    more
+        Checks of other things that belong into the verdict.
     """
     chains = sampler.shape[0]
     rhats = {name: rhat(d) for name, d in draws.items()}
@@ -144,11 +111,24 @@ def diagnose(
     tail = {name: ess(d, "tail") for name, d in draws.items()}
     longer = "run more iterations, or look at the posterior for several modes"
     need = ESS_PER_CHAIN * chains
+    apart = [name for name, d in draws.items() if several_modes(d)]
     checks = [
         _worst("rhat", rhats, lambda v: v < RHAT_LIMIT, max, f"below {RHAT_LIMIT}", longer),
         _worst("ess_bulk", bulk, lambda v: v >= need, min, f"at least {need}", longer),
         _worst("ess_tail", tail, lambda v: v >= need, min, f"at least {need}", longer),
     ]
+    if apart:
+        checks.append(
+            Check(
+                "chains apart",
+                float(len(apart)),
+                "0 parameters",
+                "failure",
+                ", ".join(apart),
+                "look at each chain: start all from one fit, or give priors that rule a mode out",
+                "several-modes",
+            )
+        )
     divergent = float(np.mean(sampler[:, :, 2]))
     checks.append(
         Check(
@@ -157,6 +137,7 @@ def diagnose(
             f"0, and at most {DIVERGENT_SHARE:g} to pass",
             "failure" if divergent > DIVERGENT_SHARE else "warning" if divergent > 0 else "ok",
             advice="raise adapt_delta",
+            condition="not-converged",
         )
     )
     deep = float(np.mean(sampler[:, :, 1] >= max_treedepth))
@@ -167,6 +148,7 @@ def diagnose(
             f"at most {TREEDEPTH_SHARE:g}",
             "failure" if deep > TREEDEPTH_SHARE else "ok",
             advice="raise max_treedepth, or centre the covariates",
+            condition="not-converged",
         )
     )
     bfmi = _bfmi(sampler[:, :, 3])
@@ -177,6 +159,7 @@ def diagnose(
             f"at least {EBFMI_LIMIT}",
             "ok" if bfmi >= EBFMI_LIMIT else "failure",
             advice="run a longer warm-up",
+            condition="not-converged",
         )
     )
     checks.append(
@@ -186,12 +169,11 @@ def diagnose(
             f"below {TOLERANCE:g}",
             "ok" if surface_error < TOLERANCE else "failure",
             advice="ask for more nodes",
+            condition="surface-error",
         )
     )
-    checks.append(_leaning("tau_sq / sigma_sq", draws["tau_sq"] / draws["sigma_sq"], r_bounds))
-    if phi_bounds is not None:
-        checks.append(_leaning("phi", draws["phi"], phi_bounds))
-    return Verdict(tuple(checks))
+    checks += at_bounds(draws, phi_bounds, r_bounds)
+    return Verdict((*checks, *more))
 
 
 def _worst(
@@ -208,7 +190,8 @@ def _worst(
         where = pick(values, key=values.__getitem__)  # type: ignore[operator]
     value = values[where]
     ok = bool(fine(value))  # type: ignore[operator]
-    return Check(name, value, limit, "ok" if ok else "failure", where, advice)
+    severity = "ok" if ok else "failure"
+    return Check(name, value, limit, severity, where, advice, "not-converged")
 
 
 def _bfmi(energy: Floats) -> float:
@@ -218,21 +201,6 @@ def _bfmi(energy: Floats) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = between / within
     return float(np.min(ratio)) if np.all(np.isfinite(ratio)) else 0.0
-
-
-def _leaning(name: str, draws: Floats, bounds: tuple[float, float]) -> Check:
-    """Share of draws within two per cent (in logs) of an end of the range."""
-    width = np.log(bounds[1] / bounds[0])
-    position = np.log(draws / bounds[0]) / width
-    share = float(np.mean((position < LEANING_ZONE) | (position > 1 - LEANING_ZONE)))
-    return Check(
-        "share at the bounds",
-        share,
-        f"at most {LEANING_SHARE:g}",
-        "warning" if share > LEANING_SHARE else "ok",
-        name,
-        "the data hardly limit it there: the prior's range decides; state it, or widen the range",
-    )
 
 
 def protection_notes(

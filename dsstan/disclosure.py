@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsstan.errors import InputError
+from dsstan.errors import InputError, is_number
 from dsstan.fit import Fit
 from dsstan.synthesis import Synthesis
 
@@ -124,7 +124,7 @@ def disclosure(
     """
     begin = time.perf_counter()
     for name, value in (("relative", relative), ("absolute", absolute)):
-        if value is not None and not (np.isfinite(value) and value >= 0):
+        if value is not None and not (is_number(value) and np.isfinite(value) and value >= 0):
             raise InputError(f"the {name} tolerance must be finite and not negative")
     problem = release.problem
     truth = problem.original()

@@ -6,6 +6,8 @@ that a traceback can be shown to somebody who may not see the table.
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +24,7 @@ __all__ = [
     "SurfaceError",
     "TableError",
     "describe_rows",
+    "is_number",
 ]
 
 _ROWS_SHOWN = 5
@@ -69,6 +72,17 @@ class DatasetError(DsstanError):
 
 class DsstanWarning(UserWarning):
     """Issued when a result is usable but rests on something the user should know."""
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether an argument is one number; NaN and the infinities count.
+
+    Examples
+    --------
+    >>> [is_number(v) for v in (1, 0.5, np.float32(2), "1", True, None, [1])]
+    [True, True, True, False, False, False, False]
+    """
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def describe_rows(bad: NDArray[np.bool_]) -> str:

@@ -12,6 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from dsstan._fit_arguments import PROTECTIONS, check_arguments, check_cut
+from dsstan.conditions import most_flagged
 from dsstan.diagnose import Verdict, diagnose, ess, protection_notes, rhat
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.errors import DsstanWarning, InputError
@@ -22,11 +24,12 @@ from dsstan.progress import progress_bar
 from dsstan.seeds import root_seed, stan_seed
 from dsstan.stan_data import initial_values, natural_data
 from dsstan.surface import build_surface
-from dsstan.weights import Weights, smoothing
+from dsstan.weights import Weights
+
+__all__ = ["NATURAL_LIMIT", "PROTECTIONS", "Fit", "fit"]
 
 Floats = NDArray[np.float64]
 
-PROTECTIONS = ("paper", "preserving", "cut")
 NATURAL_LIMIT = {"unrestricted": 300, "restricted": 800}
 """Most records for which a fit runs the program that takes natural data.
 
@@ -241,19 +244,19 @@ def fit(
         raise InputError("gamma and protection belong to a restricted fit: give weights as well")
     gamma = np.inf if gamma is None else gamma
     protection = "paper" if protection is None else protection
-    A = _check(problem, weights, gamma, protection, start, phi, hold_phi, program)
+    A = check_arguments(problem, weights, gamma, protection, start, phi, hold_phi, program)
     restricted = weights is not None
     used = protection if restricted else "none"
     rows = _informing(A, used)
     y, X, sites = problem.y[rows], problem.X[rows], problem.sites[rows]
     if restricted and used == "cut":
-        _check_cut(X, len(rows), problem)
+        check_cut(X, len(rows), problem)
     if priors is None:
         priors = start.prior_settings if start is not None else Priors()
     resolved = priors.resolve(y, X, problem.d_max)
     held = None
     if restricted and hold_phi:
-        # _check has seen to it that there is one of the two.
+        # check_arguments has seen to it that there is one of the two.
         held = float(np.median(start.draws["phi"])) if phi is None and start else phi
     phi_bounds = resolved.phi_bounds if held is None else (held, held)
     kind = "restricted" if restricted else "unrestricted"
@@ -335,6 +338,15 @@ def fit(
             surface_error=error,
             phi_bounds=None if held is not None else resolved.phi_bounds,
             r_bounds=resolved.r_bounds,
+            more=()
+            if weights is None
+            else (
+                most_flagged(
+                    weights.n_flagged,
+                    problem.n_records,
+                    chosen=weights.rule not in ("correlation", "distance"),
+                ),
+            ),
         ),
         seconds=time.perf_counter() - begin,
         start=start.start if start is not None and start.kind == "restricted" else start,
@@ -345,57 +357,6 @@ def fit(
 def _informing(A: Floats, protection: str) -> NDArray[np.intp]:
     """Positions of the informing records."""
     return np.flatnonzero(A == 1.0) if protection == "cut" else np.arange(A.size)
-
-
-def _check(
-    problem: Problem,
-    weights: Weights | None,
-    gamma: float,
-    protection: str,
-    start: Fit | None,
-    phi: float | None,
-    hold_phi: bool,
-    program: str,
-) -> Floats:
-    """Refuse arguments that contradict each other; the diagonal of A."""
-    if program not in ("auto", "natural", "surface"):
-        raise InputError(f'program must be "auto", "natural" or "surface", got {program!r}')
-    if protection not in PROTECTIONS:
-        raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
-    if start is not None and start.problem is not problem:
-        raise InputError("start is a fit of another problem; fit both to the same one")
-    if weights is None:
-        if phi is not None or start is not None:
-            raise InputError("phi and start belong to a restricted fit: give weights as well")
-        return np.ones(problem.n_records)
-    if weights.a.shape != (problem.n_records,):
-        raise InputError(
-            f"weights are of {weights.a.size} records, the problem has {problem.n_records}"
-        )
-    if hold_phi and phi is None and start is None:
-        raise InputError(
-            "a restricted fit holds phi: give start (the unrestricted fit) or phi itself"
-        )
-    if hold_phi and phi is None and start is not None and start.kind != "unrestricted":
-        raise InputError("start must be an unrestricted fit, or give phi itself")
-    if phi is not None and not (np.isfinite(phi) and phi > 0):
-        raise InputError("phi must be positive and finite")
-    if phi is not None and not hold_phi:
-        raise InputError("phi is a value to hold: hold_phi=False contradicts it")
-    if not hold_phi and program == "natural":
-        raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
-    A = smoothing(gamma, weights.a)
-    # Under cut flagged records leave whatever gamma is.
-    return np.where(weights.flagged, 0.0, 1.0) if protection == "cut" else A
-
-
-def _check_cut(X: Floats, n: int, problem: Problem) -> None:
-    """The unflagged records must be able to carry the regression."""
-    if n < X.shape[1] + 2 or np.linalg.matrix_rank(X) < X.shape[1]:
-        raise InputError(
-            f'protection "cut" leaves {n} of {problem.n_records} records, too few to '
-            "estimate every term of the formula; flag fewer, or use another protection"
-        )
 
 
 def _natural(program: str, kind: str, held: float | None, restricted: bool, n: int) -> bool:

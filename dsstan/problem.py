@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dsstan._columns import response_values
 from dsstan._coordinates import largest_distance, locate, site_numbers
-from dsstan.errors import FormulaError, InputError, TableError, describe_rows
+from dsstan.errors import CoordinateError, FormulaError, InputError, TableError, describe_rows
 from dsstan.formula import Design, ResponseTransform, build_design, parse
 
 __all__ = ["Problem", "prepare"]
@@ -279,6 +279,7 @@ def prepare(
             f"All {len(frame)} records are at one site, so nothing can be learnt about space. "
             f"Check the coordinates {located.coord_names[0]!r} and {located.coord_names[1]!r}."
         )
+    _check_extent(located.sites, located.coord_names)
     site.setflags(write=False)
     return Problem(
         table=frame,
@@ -298,6 +299,16 @@ def prepare(
         site=site,
         seconds=time.perf_counter() - begin,
     )
+
+
+def _check_extent(sites: Array, names: tuple[str, str]) -> None:
+    """Distances between sites, and their squares, must be numbers that floats hold."""
+    farthest = largest_distance(sites)
+    if not (np.isfinite(farthest**2) and farthest**2 > np.finfo(np.float64).tiny):
+        raise CoordinateError(
+            f"The distances between the sites of {names[0]!r} and {names[1]!r} are too large or "
+            "too small to reckon with. Give the coordinates in another unit."
+        )
 
 
 def _frozen(values: Array) -> Array:

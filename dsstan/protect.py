@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dsstan.errors import InputError
+from dsstan.errors import InputError, is_number
 from dsstan.fit import PROTECTIONS, Fit, fit
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
@@ -36,6 +36,7 @@ def protect(
     seed: int | None = None,
     workers: int = 1,
     accept_failed: bool = False,
+    strict: bool = False,
     rounding: str = "auto",
     progress: bool | None = None,
     **sampler: Any,
@@ -59,7 +60,7 @@ def protect(
         Threads of the synthesis.
     accept_failed
         Go on although a fit failed its verdict.
-    rounding
+    strict, rounding
         See :func:`dsstan.synthesise`.
     progress
         Show progress; by default in a terminal.
@@ -95,6 +96,7 @@ def protect(
         seed=copies_seed,
         workers=workers,
         accept_failed=accept_failed,
+        strict=strict,
         rounding=rounding,
         progress=progress,
     )
@@ -111,16 +113,18 @@ def _check(
     """Refuse before the first fit what only a later stage would look at."""
     if threshold is not None and correlation is not None:
         raise InputError("give threshold or correlation, not both")
-    if threshold is not None and not (np.isfinite(threshold) and threshold > 0):
+    if threshold is not None and not (
+        is_number(threshold) and np.isfinite(threshold) and threshold > 0
+    ):
         raise InputError("threshold must be positive and finite")
-    if correlation is not None and not 0 < correlation < 1:
+    if correlation is not None and not (is_number(correlation) and 0 < correlation < 1):
         raise InputError("correlation must lie between 0 and 1")
     smoothing(gamma, np.zeros(1))
     if protection not in PROTECTIONS:
         raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
     if rounding not in ROUNDINGS:
         raise InputError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
-    if copies < 1:
+    if not is_number(copies) or copies < 1:
         raise InputError("copies must be a whole number of at least 1")
 
 

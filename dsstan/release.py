@@ -22,6 +22,7 @@ import pandas as pd
 
 from dsstan._version import __version__
 from dsstan.cells import check_cells, quote
+from dsstan.conditions import conditions
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import InputError, ReleaseError
 from dsstan.fit import Fit
@@ -183,6 +184,7 @@ def summary(release: Synthesis, risks: Disclosure, kept: Utility | None) -> dict
         "surface_error": max(f.surface_error for f in fits.values() if f is not None),
         "verdict": {
             "passed": all(v.passed for v in verdicts),
+            "conditions": conditions(release),
             "failures": [str(c) for v in verdicts for c in v.failures],
             "warnings": [str(c) for v in verdicts for c in v.warnings]
             + [note for f in fits.values() if f is not None for note in f.notes],

@@ -186,5 +186,6 @@ def _shares(units: list[int], found: list[int], n: int) -> list[float]:
         following = units[k + 1]
         # The multiples of the next step that are so by chance go back to this one.
         own = (left + chance(following, 0.0) - found[k + 1] / n) / (1.0 - unit / following)
-        shares.append(min(max(own, 0.0), left) if own * n >= FEWEST else 0.0)
+        enough = found[k] - found[k + 1] >= FEWEST
+        shares.append(min(max(own, 0.0), left) if enough else 0.0)
     return shares

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dsstan.conditions import few_draws
 from dsstan.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.fit import Fit
 from dsstan.latent import LatentModel, parameters_at, spread_draws
@@ -143,6 +144,7 @@ def synthesise(
     workers: int = 1,
     accept_failed: bool = False,
     accept_few_draws: bool = False,
+    strict: bool = False,
     rounding: str = "auto",
     progress: bool | None = None,
 ) -> Synthesis:
@@ -170,6 +172,8 @@ def synthesise(
         Go on although the fit failed its verdict.
     accept_few_draws
         Go on although L is larger than the effective sample size.
+    strict
+        Refuse a fit whose verdict warns, too.
     rounding
         ``"auto"`` rounds the copies as the column is rounded, with its digits and its heaping
         (see :mod:`dsstan.rounding`); ``"none"`` leaves all digits. The type of the column
@@ -183,7 +187,7 @@ def synthesise(
         If L is below 1 or above the number of draws, or the effect is unknown.
     """
     begin = time.perf_counter()
-    _check(fit, copies, effect, workers, accept_failed, accept_few_draws)
+    _check(fit, copies, effect, workers, accept_failed, accept_few_draws, strict)
     if rounding not in ROUNDINGS:
         raise InputError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
     root = root_seed(seed)
@@ -284,6 +288,7 @@ def _check(
     workers: int,
     accept_failed: bool,
     accept_few_draws: bool,
+    strict: bool,
 ) -> None:
     """Refuse what must not reach a release."""
     for name, value in (("copies", copies), ("workers", workers)):
@@ -292,19 +297,24 @@ def _check(
     if effect not in EFFECTS:
         raise InputError(f"effect must be one of {', '.join(EFFECTS)}, got {effect!r}")
     for needed in (fit.start, fit):
-        if needed is not None and not needed.verdict.passed and not accept_failed:
-            reasons = "\n".join(f"  {check}" for check in needed.verdict.failures)
+        if needed is None:
+            continue
+        warned = needed.verdict.warnings if strict else ()
+        if (not needed.verdict.passed and not accept_failed) or warned:
+            reasons = "\n".join(f"  {check}" for check in (*needed.verdict.failures, *warned))
             raise ConvergenceError(
                 f"the {needed.kind} fit did not pass, so no copy is drawn:\n{reasons}\n"
-                "Mend the fit, or pass accept_failed=True and answer for it."
+                + (
+                    "Mend the fit: strict refuses warnings too."
+                    if warned
+                    else "Mend the fit, or pass accept_failed=True and answer for it."
+                )
             )
     if copies > fit.n_draws:
         raise InputError(f"{copies} copies need as many posterior draws; there are {fit.n_draws}")
-    if copies > fit.worst_ess and not accept_few_draws:
-        raise ConvergenceError(
-            f"{copies} copies are more than the effective sample size {fit.worst_ess:.0f}: "
-            "run more iterations, or pass accept_few_draws=True"
-        )
+    enough = few_draws(copies, fit.worst_ess)
+    if enough.severity != "ok" and not accept_few_draws:
+        raise ConvergenceError(f"{enough}, or pass accept_few_draws=True")
     if effect == "plug":
         warnings.warn(
             'effect="plug" fixes the effect of flagged records at its mean and leaves them '

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from dsstan.errors import InputError
+from dsstan.errors import InputError, is_number
 
 if TYPE_CHECKING:
     from dsstan.fit import Fit
@@ -51,7 +51,7 @@ def smoothing(gamma: float, weights: Floats) -> Floats:
     array([1., 0.])
     """
     a = np.asarray(weights, dtype=np.float64)
-    if not gamma >= 0:
+    if not (is_number(gamma) and gamma >= 0):
         raise InputError("gamma must be a number from 0 to infinity")
     if not np.all((a >= 0) & (a <= 1)):
         bad = np.flatnonzero(~((a >= 0) & (a <= 1)))
@@ -71,7 +71,7 @@ def isolation_distance(correlation: float, phi: float) -> float:
     >>> round(isolation_distance(0.20, 12.7), 2)
     0.13
     """
-    if not 0 < correlation < 1:
+    if not (is_number(correlation) and 0 < correlation < 1):
         raise InputError("correlation must lie between 0 and 1")
     return float(-np.log(correlation) / phi)
 
@@ -85,7 +85,7 @@ def alpha_from_gamma(gamma: float, sigma_sq: float, tau_sq: float) -> float:
     0.0
     """
     _check_variances(sigma_sq, tau_sq)
-    if not gamma >= 0:
+    if not (is_number(gamma) and gamma >= 0):
         raise InputError("gamma must be a number from 0 to infinity")
     if np.isinf(gamma):
         return 0.0
@@ -265,7 +265,7 @@ def flag_isolated(
         c = PAPER_CORRELATION if correlation is None else correlation
         threshold, rule = isolation_distance(c, phi_hat), "correlation"
     else:
-        if not (np.isfinite(distance) and distance > 0):
+        if not (is_number(distance) and np.isfinite(distance) and distance > 0):
             raise InputError("distance must be positive and finite")
         threshold, rule = float(distance), "distance"
         c = float(np.exp(-phi_hat * threshold))

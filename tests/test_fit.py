@@ -222,9 +222,14 @@ def test_each_failure_is_named(change, name):
 
 
 def test_a_posterior_that_leans_on_a_bound_is_a_warning():
-    verdict = _verdict(phi_bounds=(4.4, 1000.0))
+    verdict = _verdict(phi_bounds=(3.0, 1000.0))
     assert verdict.passed
     assert [c.where for c in verdict.warnings] == ["phi"]
+
+
+def test_a_posterior_that_a_bound_decides_is_a_failure():
+    verdict = _verdict(phi_bounds=(4.4, 1000.0))
+    assert [(c.where, c.condition) for c in verdict.failures] == [("phi", "phi-at-bound")]
 
 
 def test_single_divergences_are_a_warning():

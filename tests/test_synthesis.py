@@ -14,7 +14,8 @@ import pytest
 
 import dsstan as ds
 from conftest import ROOT, small_table
-from dsstan.diagnose import Check, Verdict
+from dsstan.conditions import Check
+from dsstan.diagnose import Verdict
 from dsstan.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.latent import LatentModel, parameters_at
 from dsstan.synthesis import carried_effect, published

@@ -1,0 +1,217 @@
+"""Statistics that must not become a release: each a condition with a name and a severity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from dsstan.fit import Fit
+    from dsstan.synthesis import Synthesis
+
+__all__ = [
+    "CONDITIONS",
+    "Check",
+    "at_bounds",
+    "conditions",
+    "few_draws",
+    "most_flagged",
+    "several_modes",
+]
+
+Floats = NDArray[np.float64]
+
+LEANING_SHARE = 0.05
+"""Share of draws at a bound from which on it is a warning."""
+STUCK_SHARE = 0.5
+"""Share from which on the bound decides, and the fit fails."""
+LEANING_ZONE = 0.02
+NUGGET_RATIO = 1e-3
+"""tau_sq / sigma_sq below which a copy repeats its record to three per cent of sigma."""
+FLAGGED_SHARE = 0.5
+APART_RHAT = 1.1
+ALONE_RHAT = 1.05
+
+CONDITIONS = {
+    "not-converged": "the chains disagree, wander, or met divergences: the draws are not yet the "
+    "posterior",
+    "several-modes": "each chain is steady, at a place of its own: the posterior has several modes",
+    "surface-error": "the interpolated likelihood is not the exact one",
+    "no-nugget": "tau_sq is as good as zero: the model repeats each value, and so "
+    "do the copies of all records that are not smoothed",
+    "no-spatial-effect": "sigma_sq is as good as zero: there is nothing to smooth",
+    "phi-at-bound": "the decay is at an end of its range: the prior decides how far space reaches",
+    "most-flagged": "more than half of the records are flagged: what stands alone is the rule, and "
+    "the restricted model learns space from the rest",
+    "copies-beyond-ess": "more copies than independent draws: copies share what they should not",
+}
+"""Every condition and what it means."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at in a verdict.
+
+    Attributes
+    ----------
+    name
+        What is measured, e.g. ``"rhat"``.
+    value
+        Its worst value.
+    limit
+        What it should meet, in words.
+    severity
+        ``"ok"``, ``"warning"`` or ``"failure"``.
+    where
+        The parameter concerned, if any.
+    advice
+        What to do, if it is not met.
+    condition
+        What it means if it is not met, one of :data:`CONDITIONS`.
+    """
+
+    name: str
+    value: float
+    limit: str
+    severity: str
+    where: str = ""
+    advice: str = ""
+    condition: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        met = self.severity == "ok"
+        advice = "" if met else f": {self.advice}"
+        named = "" if met or not self.condition else f"{self.condition}, "
+        return (
+            f"{self.severity}: {named}{self.name}{place} {self.value:.4g}, should be "
+            f"{self.limit}{advice}"
+        )
+
+
+def several_modes(draws: Floats) -> bool:
+    """Whether each chain alone is steady, while together they are not.
+
+    Parameters
+    ----------
+    draws
+        Of one parameter, shape (chains, samples).
+    """
+    from dsstan.diagnose import rhat
+
+    if len(draws) < 2 or not rhat(draws) >= APART_RHAT:
+        return False
+    half = draws.shape[1] // 2
+    return all(rhat(np.stack([chain[:half], chain[-half:]])) < ALONE_RHAT for chain in draws)
+
+
+def at_bounds(draws: Mapping[str, Floats], phi_bounds: Any, r_bounds: Any) -> list[Check]:
+    """Whether the variances' ratio or the decay is at an end of its range.
+
+    Parameters
+    ----------
+    draws
+        ``sigma_sq``, ``tau_sq`` and, where it was free, ``phi``.
+    phi_bounds
+        Range of the decay; None where it was held.
+    r_bounds
+        Range of tau_sq / sigma_sq.
+    """
+    ratio = draws["tau_sq"] / draws["sigma_sq"]
+    _, high = _ends(ratio, r_bounds)
+    least = max(NUGGET_RATIO, r_bounds[0] * (r_bounds[1] / r_bounds[0]) ** LEANING_ZONE)
+    low = float(np.mean(~(ratio >= least)))
+    checks = [
+        _leaning("tau_sq / sigma_sq", low, "no-nugget", f"or below {least:.2g}"),
+        _leaning("tau_sq / sigma_sq", high, "no-spatial-effect", "at its upper end"),
+    ]
+    if phi_bounds is not None:
+        low, high = _ends(draws["phi"], phi_bounds)
+        checks.append(_leaning("phi", low + high, "phi-at-bound", "at its ends"))
+    return checks
+
+
+def _ends(draws: Floats, bounds: tuple[float, float]) -> tuple[float, float]:
+    """Share of draws within two per cent (in logs) of each end of the range."""
+    width = np.log(bounds[1] / bounds[0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        position = np.log(draws / bounds[0]) / width
+    return (
+        float(np.mean(~(position >= LEANING_ZONE))),
+        float(np.mean(position > 1 - LEANING_ZONE)),
+    )
+
+
+def _leaning(where: str, share: float, condition: str, end: str) -> Check:
+    """The check of one end."""
+    stuck, leans = share > STUCK_SHARE, share > LEANING_SHARE
+    return Check(
+        f"share {end}",
+        share,
+        f"at most {LEANING_SHARE:g}, and at most {STUCK_SHARE:g} to pass",
+        "failure" if stuck else "warning" if leans else "ok",
+        where,
+        "the data hardly limit it there: the prior's range decides; state it, or widen the range",
+        condition,
+    )
+
+
+def most_flagged(flagged: int, records: int, *, chosen: bool) -> Check:
+    """Whether more than half of the records are flagged.
+
+    Parameters
+    ----------
+    flagged, records
+        How many.
+    chosen
+        Whether the caller gave the weights himself; it is then a warning.
+    """
+    share = flagged / records
+    worst = "warning" if chosen else "failure"
+    return Check(
+        "flagged share",
+        share,
+        f"at most {FLAGGED_SHARE:g}",
+        worst if share > FLAGGED_SHARE else "ok",
+        advice="raise the distance or lower the correlation of the rule",
+        condition="most-flagged",
+    )
+
+
+def few_draws(copies: int, worst_ess: float) -> Check:
+    """Whether there are more copies than independent draws."""
+    return Check(
+        "copies",
+        float(copies),
+        f"at most the effective sample size {worst_ess:.0f}",
+        "ok" if copies <= worst_ess else "failure",
+        advice="run more iterations, or draw fewer copies",
+        condition="copies-beyond-ess",
+    )
+
+
+def conditions(release: Synthesis) -> list[dict[str, Any]]:
+    """Every condition that a release did not meet, as plain values.
+
+    One entry each: ``condition``, ``severity``, ``fit``, and name, where, value, limit and
+    advice of the :class:`Check`. A value that is not finite is None.
+    """
+    found: list[tuple[Fit, Check]] = [
+        (fit, check)
+        for fit in (release.fit.start, release.fit)
+        if fit is not None
+        for check in (*fit.verdict.failures, *fit.verdict.warnings)
+    ]
+    last = few_draws(release.copies, release.fit.worst_ess)
+    if last.severity != "ok":
+        found.append((release.fit, last))
+    entries = []
+    for fit, check in found:
+        entry = asdict(check) | {"fit": fit.kind}
+        entry["value"] = check.value if np.isfinite(check.value) else None
+        entries.append(entry)
+    return entries
