@@ -31,7 +31,7 @@ from dsstan.eigenbasis import BATCH, HeldBasis, Terms, applies
 from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.latent import LatentModel, Parameters, parameters_at, spread_draws
-from dsstan.leave_one_out import DRAWS, FreeTerms, covariance_factor, unrestricted_terms
+from dsstan.leave_one_out import DRAWS, MeanTerms, covariance_factor, unrestricted_terms
 from dsstan.progress import progress_bar
 from dsstan.synthesis import EFFECTS, Synthesis, carried_effect
 
@@ -139,6 +139,8 @@ class Attack:
         Mean information one copy gives on y_i with the variances fixed, shape (N,).
     leak
         Information one draw of the variances gives to one who knows it, shape (N,).
+    error
+        Monte Carlo standard error of ``information + leak``, shape (N,).
     exposure
         h_ii, shape (N,).
     draws
@@ -148,6 +150,7 @@ class Attack:
     leave_one_out: Floats = field(repr=False)
     information: Floats = field(repr=False)
     leak: Floats = field(repr=False)
+    error: Floats = field(repr=False)
     exposure: Floats = field(repr=False)
     flagged: NDArray[np.bool_] = field(repr=False)
     index: pd.Index = field(repr=False)
@@ -175,6 +178,11 @@ class Attack:
         precision = self.leave_one_out**-2 + count * self._of_one_copy(variances)
         with np.errstate(divide="ignore"):
             return np.asarray(1.0 / np.sqrt(precision))
+
+    def relative_error(self) -> Floats:
+        """Monte Carlo error of the sd after the planned L copies, known variances, by the sd."""
+        precision = self.sd(variances="known") ** -2
+        return np.asarray(0.5 * self.copies * self.error / precision)
 
     def _of_one_copy(self, variances: str) -> Floats:
         """Information of one copy, shape (N,)."""
@@ -296,6 +304,7 @@ def attack(
         leave_one_out=leave_one_out,
         information=own.information,
         leak=own.leak,
+        error=own.error,
         exposure=own.exposure,
         flagged=fit.flagged,
         index=fit.problem.table.index,
@@ -305,23 +314,11 @@ def attack(
     )
 
 
-def _averaged(fit: Fit, effect: str, picks: NDArray[np.intp]) -> FreeTerms:
+def _averaged(fit: Fit, effect: str, picks: NDArray[np.intp]) -> MeanTerms:
     """The terms of one fit over its draws."""
-    source, n = _Source(fit, effect), fit.problem.n_records
-    information, exposure = np.zeros(n), np.zeros(n)
-    scores = np.empty((len(picks), n))
     points = [parameters_at(fit, int(chain), int(iteration)) for chain, iteration in picks]
-    for i, terms in enumerate(source.terms(points)):
-        information += terms.information
-        exposure += terms.exposure
-        scores[i] = terms.score
-    return FreeTerms(
-        precision=np.full(n, np.nan),
-        information=information / len(picks),
-        exposure=exposure / len(picks),
-        leak=scores.var(axis=0, ddof=1),
-        draws=len(picks),
-    )
+    nothing = np.full(fit.problem.n_records, np.nan)
+    return MeanTerms.over(nothing, list(_Source(fit, effect).terms(points)))
 
 
 def averaged_draws(fit: Fit, draws: int) -> NDArray[np.intp]:

@@ -7,6 +7,7 @@ of unrestricted copies, by :class:`dsstan.eigenbasis.FreeSurface`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -36,18 +37,20 @@ NODES = ((5, 8), (8, 16), (12, 24), (18, 36), (27, 54))
 
 
 @dataclass(frozen=True, eq=False)
-class FreeTerms:
-    """The unrestricted fit's terms, over its draws. Confidential.
+class MeanTerms:
+    """A fit's terms over its draws. Confidential.
 
     Attributes
     ----------
     precision
-        Mean of P_ii, shape (N,); exactly 0 where a record has a coefficient of its
-        own, on which the others say nothing.
+        Mean of P_ii of the unrestricted model, shape (N,); exactly 0 where a record has a
+        coefficient of its own, on which the others say nothing. NaN for other fits.
     information, exposure
         Means over the draws, shape (N,).
     leak
         Variance of the score over the draws, shape (N,).
+    error
+        Monte Carlo standard error of ``information + leak``, shape (N,).
     draws
         How many.
     """
@@ -56,14 +59,31 @@ class FreeTerms:
     information: Floats = field(repr=False)
     exposure: Floats = field(repr=False)
     leak: Floats = field(repr=False)
+    error: Floats = field(repr=False)
     draws: int
 
+    @classmethod
+    def over(cls, precision: Floats, terms: Sequence[Terms]) -> MeanTerms:
+        """Means, variances and their error over the terms of at least two draws."""
+        information = np.stack([t.information for t in terms])
+        scores = np.stack([t.score for t in terms])
+        count = len(terms)
+        own = information + (scores - scores.mean(axis=0)) ** 2 * count / (count - 1)
+        return cls(
+            precision=precision,
+            information=information.mean(axis=0),
+            exposure=np.mean([t.exposure for t in terms], axis=0),
+            leak=scores.var(axis=0, ddof=1),
+            error=own.std(axis=0, ddof=1) / np.sqrt(count),
+            draws=count,
+        )
 
-_KNOWN: WeakKeyDictionary[Fit, dict[int, FreeTerms]] = WeakKeyDictionary()
+
+_KNOWN: WeakKeyDictionary[Fit, dict[int, MeanTerms]] = WeakKeyDictionary()
 """Terms of fits that are still in use, by number of draws."""
 
 
-def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> FreeTerms:
+def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> MeanTerms:
     """P_ii and the terms of unrestricted copies, averaged over draws.
 
     Up to 8 draws they are computed at each; for more they are interpolated over
@@ -75,17 +95,19 @@ def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> FreeTerms:
     fit
         The unrestricted fit.
     draws
-        Spread over the chains.
+        Spread over the chains; at least 2.
 
     Raises
     ------
     InputError
-        If the fit is restricted.
+        If the fit is restricted, or there are not so many draws.
     """
     if fit.kind != "unrestricted":
         raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
     known = _KNOWN.setdefault(fit, {})
     count = min(draws, fit.n_draws)
+    if count < 2:
+        raise InputError("draws must be a whole number of at least 2, of a fit with as many")
     if count not in known:
         with threadpool_limits(limits=1, user_api="blas"):
             known[count] = _averaged(fit, count)
@@ -107,25 +129,13 @@ def leave_one_out_precision(fit: Fit, *, draws: int = DRAWS) -> Floats:
     return unrestricted_terms(fit, draws).precision
 
 
-def _averaged(fit: Fit, count: int) -> FreeTerms:
+def _averaged(fit: Fit, count: int) -> MeanTerms:
     """Means and variances over so many draws."""
     chosen = [parameters_at(fit, int(c), int(i)) for c, i in spread_draws(fit, count)]
     source = _interpolant(fit, chosen) if count > FEW_DRAWS else None
-    precision, information, exposure = np.zeros((3, fit.problem.n_records))
-    scores = np.empty((count, fit.problem.n_records))
-    for i, p in enumerate(chosen):
-        own, terms = _exactly(fit, p) if source is None else source.at(p)
-        precision += own
-        information += terms.information
-        exposure += terms.exposure
-        scores[i] = terms.score
-    return FreeTerms(
-        precision=precision / count,
-        information=information / count,
-        exposure=exposure / count,
-        leak=scores.var(axis=0, ddof=1) if count > 1 else np.zeros(fit.problem.n_records),
-        draws=count,
-    )
+    found = [_exactly(fit, p) if source is None else source.at(p) for p in chosen]
+    precision = np.mean([own for own, _ in found], axis=0)
+    return MeanTerms.over(precision, [terms for _, terms in found])
 
 
 def _exactly(fit: Fit, p: Parameters) -> tuple[Floats, Terms]:

@@ -34,7 +34,7 @@ def stan_seed(seed: int) -> int:
     return 1 + word % (2**31 - 2)
 
 
-STARTS, COPIES, LATENT, COMPARISON = range(4)
+STARTS, COPIES, LATENT, COMPARISON, FRONTIER = range(5)
 """Uses of a root seed; each has a spawn key of its own."""
 
 
@@ -46,7 +46,8 @@ def stream(seed: int, use: int, label: bytes = b"") -> np.random.SeedSequence:
     seed
         Root seed.
     use
-        One of :data:`STARTS`, :data:`COPIES`, :data:`LATENT`, :data:`COMPARISON`.
+        One of :data:`STARTS`, :data:`COPIES`, :data:`LATENT`, :data:`COMPARISON`,
+        :data:`FRONTIER`.
     label
         What sets one product apart from another of the same use, so that two
         releases of one seed do not share their noise.

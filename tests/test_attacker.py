@@ -708,6 +708,7 @@ def report():
         leave_one_out=np.array([1.0, 0.5, 2.0]),
         information=np.array([0.3, 40.0, 0.0]),
         leak=np.array([0.2, 1.0, 0.0]),
+        error=np.zeros(3),
         exposure=np.array([0.4, 0.9, 0.0]),
         flagged=np.array([False, False, True]),
         index=pd.Index(["a", "b", "c"]),

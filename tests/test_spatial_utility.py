@@ -13,9 +13,11 @@ from scipy.stats import multivariate_normal, norm
 import dsstan as ds
 from conftest import leave_out
 from dsstan import spatial_estimators as estimators
+from dsstan import spatial_surfaces as surfaces
 from dsstan import spatial_utility as su
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.pooling import pool
+from dsstan.spatial_surfaces import compare_surfaces
 from dsstan.surface import TOLERANCE
 from dsstan.utility import combine, ols
 from mc import z_limit
@@ -438,13 +440,13 @@ def test_copies_that_say_nothing_about_space_give_an_unbounded_interval(release)
 @pytest.mark.parametrize("covariance", [COVARIANCE, None])
 def test_copies_equal_to_the_original_give_its_surface(release, covariance):
     same = with_values(release, [release.problem.original()] * 2)
-    row = su.compare_surfaces(same, covariance=covariance, cells=12).table.iloc[0]
+    row = compare_surfaces(same, covariance=covariance, cells=12).table.iloc[0]
     assert row["correlation"] == pytest.approx(1.0, abs=EXACT)
     assert row["rmse"] == pytest.approx(0.0, abs=EXACT)
 
 
 def test_surfaces_of_copies_are_compared_with_the_originals(release):
-    found = su.compare_surfaces(release, covariance=COVARIANCE, cells=12).table
+    found = compare_surfaces(release, covariance=COVARIANCE, cells=12).table
     assert list(found["source"]) == ["unrestricted", "restricted"]
     assert np.all(np.abs(found["correlation"]) <= 1)
     assert np.all(found["rmse_of_mean"] <= found["rmse"])
@@ -455,14 +457,14 @@ def test_the_surface_at_a_record_is_its_kriging_prediction(release):
     p = release.problem
     data = su._data(release, None)
     y = np.sin(3 * p.sites[:, 0]) - p.sites[:, 1]  # one value a site
-    surface = su._predicted(data, y, (1.0, 1e-9, 2.0), p.sites)
+    surface = surfaces._predicted(data, y, (1.0, 1e-9, 2.0), p.sites)
     beta, _ = su.gls(p.X, y, su._covariance(p.sites, (1.0, 1e-9, 2.0)))
     np.testing.assert_allclose(surface, y + (p.X.mean(axis=0) - p.X) @ beta, atol=1e-5)
 
 
 def test_a_flat_surface_has_correlation_zero(release):
     constant = with_values(release, np.full_like(release.values, 3.0))
-    row = su.compare_surfaces(constant, covariance=COVARIANCE, cells=8).table.iloc[0]
+    row = compare_surfaces(constant, covariance=COVARIANCE, cells=8).table.iloc[0]
     assert (row["correlation"], row["correlation_of_mean"]) == (0.0, 0.0)
     assert np.isfinite(row["rmse"])
 

@@ -1,0 +1,295 @@
+"""One setting of a comparison: what it is, what was measured, and where it is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from dsstan.attacker import attack
+from dsstan.disclosure import within
+from dsstan.errors import InputError
+from dsstan.fit import PROTECTIONS, Fit
+from dsstan.overlap import interval_overlap
+from dsstan.seeds import root_seed
+from dsstan.spatial_surfaces import predicted_surface, surface_correlation
+from dsstan.synthesis import Synthesis, synthesise
+from dsstan.utility import LEVEL, combine, ols
+from dsstan.weights import PAPER_CORRELATION, smoothing
+
+Floats = NDArray[np.float64]
+Truths = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way of protecting the table.
+
+    Attributes
+    ----------
+    rule
+        ``"none"``, ``"distance"``, ``"correlation"`` or ``"continuous"``.
+    value
+        M or c of the rule; NaN where it has none.
+    gamma, protection
+        See :func:`dsstan.fit`.
+    """
+
+    rule: str
+    value: float = float("nan")
+    gamma: float = 0.0
+    protection: str = "none"
+
+    def __str__(self) -> str:
+        if self.rule == "none":
+            return "no protection"
+        if self.rule == "continuous":
+            return f"continuous weights, {self.protection}"
+        name = {"distance": f"M = {self.value:.4g}", "correlation": f"c = {self.value:.4g}"}
+        gamma = "" if self.protection == "cut" else f", gamma {self.gamma:.4g}"
+        return f"{name.get(self.rule, self.rule)}{gamma}, {self.protection}"
+
+
+def grid_of(
+    distances: Sequence[float],
+    correlations: Sequence[float],
+    continuous: bool,
+    gammas: Sequence[float],
+    protections: Sequence[str],
+) -> list[Setting]:
+    """Every combination, once."""
+    if not distances and not correlations and not continuous:
+        correlations = (PAPER_CORRELATION,)
+    for name, values in (("gammas", gammas), ("protections", protections)):
+        if isinstance(values, str) or not len(values):
+            raise InputError(f"{name} must be a sequence with at least one entry")
+    for protection in protections:
+        if protection not in PROTECTIONS:
+            raise InputError(
+                f"protections must be among {', '.join(PROTECTIONS)}, got {protection!r}"
+            )
+    for gamma in gammas:
+        smoothing(gamma, np.zeros(1))
+        if gamma == 0:
+            raise InputError("gamma 0 is no protection, which is always in the table: leave it out")
+    for M in distances:
+        if not (np.isfinite(M) and M > 0):
+            raise InputError(f"distances must be positive and finite, got {M!r}")
+    for c in correlations:
+        if not 0 < c < 1:
+            raise InputError(f"correlations must lie between 0 and 1, got {c!r}")
+    rules = [("distance", float(v)) for v in distances]
+    rules += [("correlation", float(v)) for v in correlations]
+    found = [
+        Setting(rule, value, np.inf if protection == "cut" else float(gamma), protection)
+        for rule, value in rules
+        for protection in protections
+        for gamma in gammas
+    ]
+    if continuous:
+        found.append(Setting("continuous", protection="paper"))
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """What was measured of one setting. Confidential.
+
+    Attributes
+    ----------
+    copies
+        Each L.
+    known, fixed
+        Attacker sds after each L, shape (len(copies), N): the variances known, or
+        telling nothing.
+    shares
+        Share of copies near the truth, shape (len(copies), N).
+    overlap, width_ratio, surface
+        Utility at each L.
+    """
+
+    gamma: float
+    effect: str
+    passed: bool
+    sigma_sq: float
+    tau_sq: float
+    copies: list[int]
+    overlap: list[float]
+    width_ratio: list[float]
+    surface: list[float]
+    known: Floats = field(repr=False)
+    fixed: Floats = field(repr=False)
+    shares: Floats = field(repr=False)
+
+    def rows(self, at_risk: Truths) -> list[dict[str, Any]]:
+        """One row for each L, the records at risk apart from the others."""
+        out: list[dict[str, Any]] = []
+        for i, count in enumerate(self.copies):
+            row: dict[str, Any] = {"copies": count}
+            for name, sd in (("sd_at_risk", self.known), ("sd_most_at_risk", self.fixed)):
+                row[name] = float(sd[i][at_risk].min()) if at_risk.any() else pd.NA
+            row["sd_median_at_risk"] = (
+                float(np.median(self.known[i][at_risk])) if at_risk.any() else pd.NA
+            )
+            row["sd_all"] = float(self.known[i].min())
+            for name, members in (("share_at_risk", at_risk), ("share_others", ~at_risk)):
+                share = self.shares[i][members]
+                row[name] = float(share.mean()) if share.size else pd.NA
+            row["overlap"], row["width_ratio"] = self.overlap[i], self.width_ratio[i]
+            row["surface"] = self.surface[i]
+            out.append(row)
+        return out
+
+
+def measure(
+    fitted: Fit, free: Fit, copies: Sequence[int], relative: float, draws: int | None, seed: int
+) -> Cell:
+    """Risk and utility of one fit at every L.
+
+    A fit that failed its verdict is measured all the same, and says so.
+    """
+    found = attack(fitted, against=free, copies=max(copies), draws=draws, progress=False)
+    truth = fitted.problem.original()
+    sigma_sq, tau_sq, phi = (float(np.median(free.draws[k])) for k in ("sigma_sq", "tau_sq", "phi"))
+    covariance = (sigma_sq, tau_sq, phi)
+    original = predicted_surface(fitted, fitted.problem.y, covariance)
+    shares, kept = [], []
+    for count in copies:
+        release = synthesise(
+            fitted,
+            count,
+            seed=seed,
+            accept_failed=True,
+            accept_few_draws=True,
+            progress=False,
+        )
+        shares.append(within(release.values, truth, relative * np.abs(truth)))
+        mean = predicted_surface(fitted, release.modelled().mean(axis=0), covariance)
+        kept.append((*_regression(release), surface_correlation(mean, original)))
+    overlap, width, surface = (list(column) for column in zip(*kept, strict=True))
+    return Cell(
+        gamma=fitted.gamma,
+        effect=release.effect,
+        passed=fitted.verdict.passed and free.verdict.passed,
+        sigma_sq=float(fitted.draws["sigma_sq"].mean()),
+        tau_sq=float(fitted.draws["tau_sq"].mean()),
+        copies=[int(count) for count in copies],
+        overlap=overlap,
+        width_ratio=width,
+        surface=surface,
+        known=np.stack([found.sd(count, variances="known") for count in copies]),
+        fixed=np.stack([found.sd(count) for count in copies]),
+        shares=np.stack(shares),
+    )
+
+
+def _regression(release: Synthesis) -> tuple[float, float]:
+    """Mean overlap, at least 0 each, and mean width ratio of the least-squares intervals."""
+    X, y = release.problem.X, release.problem.y
+    coef, u = ols(X, y)
+    half = student.ppf(0.5 + LEVEL / 2, len(y) - coef.size) * np.sqrt(u)
+    fits = [ols(X, copy) for copy in release.modelled()]
+    pooled = combine(np.stack([f[0] for f in fits]), np.stack([f[1] for f in fits]))
+    found = interval_overlap((coef - half, coef + half), (pooled.low, pooled.high))
+    return float(np.mean(found.truncated)), float(np.mean(found.width_ratio))
+
+
+class Store:
+    """Finished settings in a private folder, or nowhere.
+
+    One JSON file a setting, written whole and then renamed; ``run.json`` holds the root
+    seed and what data the settings belong to.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        if folder is None:
+            return
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+        except OSError as error:
+            raise InputError(
+                f"the folder {folder} can't be made: {error.strerror or type(error).__name__}"
+            ) from None
+
+    def root(self, seed: int | None) -> int:
+        """The folder's root seed, else the one given or a fresh one, which is kept."""
+        known = self._json("run")
+        if known is None:
+            root = root_seed(seed)
+            self._write("run", {"seed": str(root), "belongs_to": None})
+            return root
+        root = int(known["seed"])
+        if seed is not None and seed != root:
+            raise InputError(
+                f"the folder {self.folder} was made with another seed: leave the seed out to go "
+                "on, or choose another folder"
+            )
+        return root
+
+    def belongs_to(self, fingerprint: str) -> None:
+        """Refuse a folder with settings of other data, or of another unrestricted fit."""
+        known = self._json("run")
+        if known is None:
+            return
+        if known["belongs_to"] is None:
+            self._write("run", {**known, "belongs_to": fingerprint})
+        elif known["belongs_to"] != fingerprint:
+            raise InputError(
+                f"the folder {self.folder} holds a comparison of another table or another "
+                "unrestricted fit: choose another folder"
+            )
+
+    def read(self, key: str) -> Cell | None:
+        """A finished setting; None where there is none, or its file is damaged."""
+        raw = self._json(key)
+        if raw is None:
+            return None
+        try:
+            for name in ("known", "fixed", "shares"):
+                raw[name] = np.array(raw[name], dtype=np.float64)
+            return Cell(**raw)
+        except (TypeError, KeyError, ValueError):
+            return None
+
+    def write(self, key: str, cell: Cell) -> None:
+        """Keep a finished setting."""
+        raw = asdict(cell)
+        for name in ("known", "fixed", "shares"):
+            raw[name] = raw[name].tolist()
+        self._write(key, raw)
+
+    def _json(self, name: str) -> Any:
+        """A file's content; None where it is missing or no JSON."""
+        if self.folder is None:
+            return None
+        try:
+            return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        """Write a file whole: infinite sds and gammas are JSON's extension that Python reads."""
+        if self.folder is None:
+            return
+        handle, partial = tempfile.mkstemp(dir=self.folder, prefix=f".{name}-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(content, file)
+            os.replace(partial, self.folder / f"{name}.json")
+        except OSError as error:
+            Path(partial).unlink(missing_ok=True)
+            raise InputError(
+                f"the folder {self.folder} can't be written to: "
+                f"{error.strerror or type(error).__name__}"
+            ) from None

@@ -1,0 +1,287 @@
+"""The whole disclosure report: shares near the truth, and what an intruder could work out.
+
+The paper's shares (section 4 of Quick, Holan and Wikle 2018) look at one copy at a
+time. Beside them stands the intruder who knows every other record and sees all the
+copies (:mod:`dsstan.attacker`), before protection and after it, for every record:
+protecting one can expose another.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsstan.attacker import Attack, attack
+from dsstan.disclosure import RELATIVE, Disclosure, disclosure, sides
+from dsstan.errors import InputError
+from dsstan.fit import Fit
+from dsstan.synthesis import Synthesis
+
+Floats = NDArray[np.float64]
+
+MANY = 500
+"""A number of copies that stands for a very large release."""
+
+BOUNDS = ("known", "fixed")
+"""The intruder's knowledge of the variances: least and most sd he can be left with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """What a release discloses. Confidential.
+
+    Attributes
+    ----------
+    shares
+        Copies near the truth; see :func:`dsstan.disclosure`.
+    after, before
+        The whole-release attacker on these copies, and on as many without protection;
+        ``before`` is None where the release itself is unprotected.
+    floor
+        Least attacker sd asked for, modelled scale, or None.
+    seconds
+        Wall time.
+    """
+
+    shares: Disclosure = field(repr=False)
+    after: Attack = field(repr=False)
+    before: Attack | None = field(repr=False)
+    floor: float | None
+    seconds: float
+
+    @property
+    def copies(self) -> tuple[int, ...]:
+        """Numbers of copies told of: 1, L and 500."""
+        return tuple(sorted({1, self.after.copies, MANY}))
+
+    @property
+    def records(self) -> pd.DataFrame:
+        """One row a record: shares, exposure, the attacker's sds before and after."""
+        out = self.shares.records.copy()
+        out["exposure"] = self.after.exposure
+        out["sd_leave_one_out"] = self.after.leave_one_out
+        for name, found in (("restricted", self.after), ("unrestricted", self.before)):
+            if found is None or (name == "restricted" and self.before is None):
+                continue
+            self._add_sds(out, found, name)
+        if self.before is None:
+            self._add_sds(out, self.after, "unrestricted")
+        return out
+
+    def _add_sds(self, out: pd.DataFrame, found: Attack, name: str) -> None:
+        for count in self.copies:
+            for variances in BOUNDS:
+                out[f"sd_{variances}_{count}_{name}"] = found.sd(count, variances=variances)
+
+    @property
+    def rise(self) -> Floats:
+        """Attacker sd before protection over that after it, known variances, shape (N,).
+
+        Above 1 the record's risk rose. All 1 where nothing was protected.
+        """
+        if self.before is None:
+            return np.ones(self.after.exposure.size)
+        after = self.after.sd(variances="known")
+        return np.asarray(self.before.sd(self.after.copies, variances="known") / after)
+
+    @property
+    def rose_most(self) -> int | None:
+        """Position of the record whose risk protection raised most.
+
+        None if it raised none by more than three Monte Carlo errors.
+        """
+        if self.before is None:
+            return None
+        error = np.hypot(self.before.relative_error(), self.after.relative_error())
+        rise = np.where(np.log(self.rise) > 3.0 * error, self.rise, 0.0)
+        worst = int(np.argmax(rise))
+        return worst if rise[worst] > 1.0 else None
+
+    @property
+    def largest_release(self) -> int | None:
+        """Most copies that leave every record's sd at the floor; None without a floor."""
+        return None if self.floor is None else self.after.largest_release(self.floor)
+
+    @property
+    def below_floor(self) -> NDArray[np.intp]:
+        """Positions of the records below the floor at L, known variances."""
+        if self.floor is None:
+            return np.array([], dtype=np.intp)
+        return np.flatnonzero(self.after.sd(variances="known") < self.floor)
+
+    def table(self) -> pd.DataFrame:
+        """Smallest and median sd by fit, group, copies and the intruder's knowledge.
+
+        ``copies`` 0 is the intruder without the release, the same for all fits.
+        """
+        rows: list[dict[str, Any]] = []
+        for name, found in self._attacks().items():
+            for group, members in self._groups().items():
+                for count in (0, *self.copies):
+                    for variances in BOUNDS:
+                        sd = found.sd(count, variances=variances)[members]
+                        rows.append(
+                            {
+                                "fit": name,
+                                "group": group,
+                                "copies": count,
+                                "variances": variances,
+                                "smallest": float(sd.min()),
+                                "median": float(np.median(sd)),
+                            }
+                        )
+        return pd.DataFrame(rows)
+
+    def curve(self, copies: Sequence[int]) -> pd.DataFrame:
+        """Smallest sd by fit, group and L: ``known`` and ``fixed``, the two bounds."""
+        rows = []
+        for name, found in self._attacks().items():
+            for count in copies:
+                sds = {b: found.sd(count, variances=b) for b in BOUNDS}
+                for group, members in self._groups().items():
+                    least = {b: float(sd[members].min()) for b, sd in sds.items()}
+                    rows.append({"fit": name, "group": group, "copies": int(count), **least})
+        return pd.DataFrame(rows)
+
+    def _attacks(self) -> dict[str, Attack]:
+        """By the name of the fit the copies come from."""
+        if self.before is None:
+            return {"unrestricted": self.after}
+        return {"unrestricted": self.before, "restricted": self.after}
+
+    def _groups(self) -> dict[str, NDArray[np.bool_]]:
+        """Flagged and other records, as far as there are any."""
+        flagged = self.after.flagged
+        groups = {"flagged": flagged, "unflagged": ~flagged}
+        return {name: members for name, members in groups.items() if members.any()}
+
+    def summary(self) -> dict[str, Any]:
+        """For ``summary.json``: numbers by group, and the record whose risk rose most."""
+        out: dict[str, Any] = {"draws": self.after.draws}
+        table = self.table()
+        for name in ("unrestricted", "restricted"):
+            rows = table[table["fit"] == name]
+            out[name] = None if rows.empty else _nested(rows)
+        worst, below = self.rose_most, self.below_floor
+        out["rose_most"] = None if worst is None else self._one(worst)
+        out["floor"] = (
+            None
+            if self.floor is None
+            else {
+                "sd": self.floor,
+                "records_below": int(below.size),
+                "largest_release": self.largest_release,
+            }
+        )
+        return out
+
+    def _one(self, record: int) -> dict[str, Any]:
+        """One record before and after, at L and known variances."""
+        assert self.before is not None
+        label = self.after.index[record]
+        return {
+            "record": str(label),
+            "position": record,
+            "flagged": bool(self.after.flagged[record]),
+            "sd_before": float(self.before.sd(self.after.copies, variances="known")[record]),
+            "sd_after": float(self.after.sd(variances="known")[record]),
+        }
+
+    def __str__(self) -> str:
+        wide = self.table().pivot(
+            index=["group", "copies", "variances"], columns="fit", values="smallest"
+        )
+        names = [c for c in ("unrestricted", "restricted") if c in wide.columns]
+        text = wide[names].to_string(float_format=lambda v: f"{v:.3g}")
+        lines = [
+            str(self.shares),
+            "",
+            "Smallest sd left to an intruder who knows all other records and sees the release",
+            f"(modelled scale, averaged over {self.after.draws} posterior draws)",
+            text,
+            *self.remarks(),
+        ]
+        return "\n".join(lines)
+
+    def remarks(self) -> list[str]:
+        """Sentences on what rose and on the floor. They name a record: confidential."""
+        out = []
+        worst = self.rose_most
+        if worst is not None:
+            one = self._one(worst)
+            out.append(
+                f"Risk rose most at record {one['record']} (row {worst}, counted from 0): the "
+                f"sd left fell from {one['sd_before']:.3g} to {one['sd_after']:.3g}"
+            )
+        if self.floor is not None:
+            most, below = self.largest_release, self.below_floor.size
+            out.append(
+                f"{below} of {self.after.exposure.size} records are below the floor {self.floor:g} "
+                f"at {self.after.copies} copies; the largest release that meets it for all has "
+                f"{most} copies"
+            )
+        return out
+
+
+def _nested(rows: pd.DataFrame) -> dict[str, Any]:
+    """group -> copies -> known or fixed -> smallest and median; None where infinite."""
+    out: dict[str, Any] = {}
+    for row in rows.to_dict("records"):
+        by_copies = out.setdefault(row["group"], {})
+        by_copies.setdefault(str(row["copies"]), {})[row["variances"]] = {
+            key: row[key] if math.isfinite(row[key]) else None for key in ("smallest", "median")
+        }
+    return out
+
+
+def assess(
+    release: Synthesis,
+    *,
+    against: Fit | Synthesis | None = None,
+    relative: float = RELATIVE,
+    absolute: float | None = None,
+    floor: float | None = None,
+    draws: int | None = None,
+    progress: bool | None = None,
+) -> Assessment:
+    """The disclosure report of a release.
+
+    Parameters
+    ----------
+    release
+        The copies.
+    against
+        The unrestricted fit, or copies drawn from it, to compare with; by default the
+        fit that the release's started from.
+    relative, absolute
+        Tolerances of the shares; see :func:`dsstan.disclosure`.
+    floor
+        Least sd that an intruder should be left with, on the modelled scale: under log,
+        0.1 is about ten per cent.
+    draws
+        Posterior draws behind the attacker's sds, spread evenly over the chains; see
+        :func:`dsstan.attacker.attack`.
+
+    Raises
+    ------
+    InputError
+        If the floor is not positive, or there is no unrestricted fit to compare with.
+    """
+    begin = time.perf_counter()
+    if floor is not None and not (np.isfinite(floor) and floor > 0):
+        raise InputError(f"the floor must be positive and finite, got {floor!r}")
+    shares = disclosure(release, against=against, relative=relative, absolute=absolute)
+    both = sides(release, against)
+    free = both["unrestricted"].fit if "unrestricted" in both else None
+    after = attack(release, against=free, draws=draws, progress=progress)
+    before = None
+    if release.fit.kind == "restricted" and free is not None:
+        before = attack(free, copies=release.copies, draws=draws, progress=False)
+    return Assessment(shares, after, before, floor, time.perf_counter() - begin)

@@ -1,0 +1,381 @@
+"""Risk against utility over a grid of settings: which protection buys what.
+
+Every setting (rule, gamma, protection) is fitted once and judged at every planned L, beside
+no protection at all. All settings are judged on the same records, those that any rule of the
+grid flags, so that a rule does not look safe by flagging few. Finished settings are kept
+in a private folder, so that a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dsstan._cells import Cell, Setting, Store, grid_of, measure
+from dsstan._version import __version__
+from dsstan.continuous import continuous_weights
+from dsstan.errors import DsstanError, InputError
+from dsstan.fit import Fit, fit
+from dsstan.leave_one_out import DRAWS, unrestricted_terms
+from dsstan.priors import Priors
+from dsstan.problem import Problem
+from dsstan.progress import progress_bar
+from dsstan.seeds import FRONTIER, stream
+from dsstan.weights import Weights, flag_isolated
+
+if TYPE_CHECKING:
+    from plotnine import ggplot
+
+Floats = NDArray[np.float64]
+
+RISKS = ("sd_at_risk", "sd_most_at_risk", "sd_median_at_risk", "sd_all", "share_at_risk")
+UTILITIES = ("overlap", "surface", "width_ratio")
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Risk and utility of every setting. Confidential.
+
+    Attributes
+    ----------
+    table
+        One row a setting and L; see :func:`compare`.
+    at_risk
+        Records that any rule of the grid flags, shape (N,).
+    failed
+        Settings that could not be judged, with the reason.
+    seed
+        Root of all random streams.
+    computed
+        Settings computed in this run; the others came from the folder.
+    seconds
+        Wall time.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    at_risk: NDArray[np.bool_] = field(repr=False)
+    failed: dict[str, str]
+    seed: int = field(repr=False)
+    computed: int
+    seconds: float
+
+    def best(self, risk: str = "sd_median_at_risk", utility: str = "overlap") -> pd.DataFrame:
+        """Rows that no other row of the same L beats in both respects.
+
+        Parameters
+        ----------
+        risk
+            A column of sds, of which more is better, or ``"share_at_risk"``, of which
+            less is.
+        utility
+            ``"overlap"`` or ``"surface"``, of which more is better, or ``"width_ratio"``,
+            best at 1.
+        """
+        good = self._worth(risk, utility)
+        keep = [
+            not np.any(
+                (self.table["copies"].to_numpy() == self.table["copies"].iloc[i])
+                & np.all(good >= good[i], axis=1)
+                & np.any(good > good[i], axis=1)
+            )
+            for i in range(len(good))
+        ]
+        return self.table[keep].reset_index(drop=True)
+
+    def _worth(self, risk: str, utility: str) -> Floats:
+        """Both respects, more is better, shape (rows, 2)."""
+        if risk not in RISKS:
+            raise InputError(f"risk must be one of {', '.join(RISKS)}, got {risk!r}")
+        if utility not in UTILITIES:
+            raise InputError(f"utility must be one of {', '.join(UTILITIES)}, got {utility!r}")
+        safe, kept = (self.table[name].to_numpy(dtype=np.float64) for name in (risk, utility))
+        if risk.startswith("share"):
+            safe = -safe
+        if utility == "width_ratio":
+            kept = -np.abs(np.log(kept))
+        return np.column_stack([safe, kept])
+
+    def plot(
+        self, risk: str = "sd_median_at_risk", utility: str = "overlap", floor: float | None = None
+    ) -> ggplot:
+        """Risk against utility; see :func:`dsstan.plots.plot_frontier`."""
+        from dsstan._risk_plots import plot_frontier
+
+        return plot_frontier(self, risk=risk, utility=utility, floor=floor)
+
+    def __str__(self) -> str:
+        columns = ["setting", "flagged", "copies", *RISKS, *UTILITIES, "passed"]
+        text = self.table[columns].to_string(index=False, float_format=lambda v: f"{v:.3g}")
+        lines = [f"Risk and utility; {int(self.at_risk.sum())} records at risk", text]
+        return "\n".join(lines + [f"{name}: {why}" for name, why in self.failed.items()])
+
+
+def compare(
+    problem: Problem,
+    *,
+    distances: Sequence[float] = (),
+    correlations: Sequence[float] = (),
+    continuous: bool = False,
+    gammas: Sequence[float] = (np.inf,),
+    protections: Sequence[str] = ("paper",),
+    copies: Sequence[int] = (20,),
+    start: Fit | None = None,
+    priors: Priors | None = None,
+    relative: float = 0.10,
+    draws: int | None = None,
+    engine: str = "auto",
+    seed: int | None = None,
+    workers: int = 1,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    **sampler: Any,
+) -> Frontier:
+    """Judge every combination of rule, gamma, protection and L.
+
+    Parameters
+    ----------
+    problem
+        The prepared table.
+    distances, correlations
+        Rules: values of M, values of c; see :func:`dsstan.flag_isolated`. With neither,
+        c = 0.20.
+    continuous
+        Also judge continuous weights (protection ``paper``, their own gamma).
+    gammas, protections, copies
+        See :func:`dsstan.fit`; under ``cut`` gamma makes no difference and is left out.
+        Each L is at least 2.
+    start
+        The unrestricted fit; by default fitted here.
+    priors, engine, sampler
+        See :func:`dsstan.fit`.
+    relative
+        Tolerance of the shares.
+    draws
+        Posterior draws behind the attacker's sds; see :func:`dsstan.attacker.attack`.
+    seed
+        Root seed. Every setting has a stream of its own, so the numbers do not depend on
+        the rest of the grid, on ``workers`` or on what was resumed.
+    workers
+        Settings judged at a time, in threads; the sampler runs in processes of its own.
+    folder
+        Where finished settings are kept, readable by their owner only; made if need be.
+        Confidential. A second call with the same folder, problem and settings reads them.
+
+    Returns
+    -------
+    Frontier
+        ``table``: ``setting``, ``rule``, ``value``, ``threshold`` (M), ``flagged``, ``gamma``,
+        ``protection``, ``effect``, ``copies``, ``passed`` (the fit's verdict); ``sd_at_risk``
+        and ``sd_most_at_risk``, the smallest sd of a record at risk that an intruder who
+        knows all others is left with, at least (he knows the variances behind each copy)
+        and at most; ``sd_median_at_risk`` and ``sd_all``, at least, their median and the
+        smallest of all records; ``share_at_risk``,
+        ``share_others``, mean shares of copies near the truth; ``overlap`` (Karr et al.
+        2006, at least 0) and ``width_ratio`` of the least-squares intervals, means over
+        the terms; ``surface``, correlation of the copies' mean predicted surface with the
+        original's; ``sigma_sq``, ``tau_sq``, posterior means.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, or the folder belongs to another problem.
+    """
+    begin = time.perf_counter()
+    settings = grid_of(distances, correlations, continuous, gammas, protections)
+    _check(problem, copies, workers, start)
+    root, store = _opened(folder, seed)
+    common: dict[str, Any] = {"engine": engine, "progress": False, "priors": priors, **sampler}
+    with threadpool_limits(limits=1, user_api="blas"):
+        free = start or fit(problem, seed=_seed(root, b"unrestricted"), **common)
+        store.belongs_to(fingerprint(free))
+        unrestricted_terms(free, draws or DRAWS)  # once, before the threads
+        weights, unusable = _all_weights(free, settings)
+        tasks = _tasks(free, weights, copies, relative, draws, common, root)
+        cells, failed, computed = _run(tasks, store, workers, progress)
+    at_risk = np.zeros(problem.n_records, dtype=bool)
+    for own in weights.values():
+        at_risk |= own.flagged & (own.rule != "continuous")
+    rows = [
+        {**_labels(s, weights.get(s), cells[s]), **row}
+        for s in tasks
+        if s in cells
+        for row in cells[s].rows(at_risk)
+    ]
+    return Frontier(
+        table=pd.DataFrame(rows),
+        at_risk=at_risk,
+        failed={str(s): why for s, why in {**unusable, **failed}.items()},
+        seed=root,
+        computed=computed,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _check(problem: Problem, copies: Sequence[int], workers: int, start: Fit | None) -> None:
+    """Refuse what would fail only after the first fit."""
+    if isinstance(copies, int | str) or not len(copies):
+        raise InputError("copies must be a sequence of numbers of copies")
+    for count in (*copies, workers):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise InputError("copies and workers must be whole numbers from 1 on")
+    if min(copies) < 2:
+        raise InputError("utility needs at least two copies, so copies must be at least 2")
+    if start is not None and start.problem is not problem:
+        raise InputError("start is a fit of another problem")
+    if start is not None and start.kind != "unrestricted":
+        raise InputError("start must be the unrestricted fit")
+
+
+def _opened(folder: str | os.PathLike[str] | None, seed: int | None) -> tuple[int, Store]:
+    """The root seed, the folder's own where there is one, and the store."""
+    store = Store(None if folder is None else Path(folder))
+    return store.root(seed), store
+
+
+def _seed(root: int, label: bytes) -> int:
+    """A seed of 128 bits for one use."""
+    words = stream(root, FRONTIER, label).generate_state(4, np.uint32)
+    return int.from_bytes(words.tobytes(), "little")
+
+
+def fingerprint(free: Fit) -> str:
+    """What a kept setting depends on beside itself: the data and the unrestricted draws."""
+    digest = hashlib.sha256(__version__.encode())
+    problem = free.problem
+    for part in (problem.y, problem.X, problem.sites, *(free.draws[k] for k in sorted(free.draws))):
+        digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+    return digest.hexdigest()
+
+
+def _all_weights(
+    free: Fit, settings: list[Setting]
+) -> tuple[dict[Setting, Weights], dict[Setting, str]]:
+    """Weights of every setting, and why those that have none do not."""
+    weights, unusable = {}, {}
+    for setting in settings:
+        try:
+            weights[setting] = _weights(free, setting)
+        except DsstanError as error:
+            unusable[setting] = str(error)
+    return weights, unusable
+
+
+def _weights(free: Fit, setting: Setting) -> Weights:
+    """The setting's weights."""
+    if setting.rule == "continuous":
+        return continuous_weights(free)[0]
+    if setting.rule == "distance":
+        return flag_isolated(free, distance=setting.value)
+    return flag_isolated(free, correlation=setting.value)
+
+
+def _labels(setting: Setting, weights: Weights | None, cell: Cell) -> dict[str, Any]:
+    """Columns that say what a row is."""
+    return {
+        "setting": str(setting),
+        "rule": setting.rule,
+        "value": setting.value if np.isfinite(setting.value) else pd.NA,
+        "threshold": weights.threshold
+        if weights is not None and np.isfinite(weights.threshold)
+        else pd.NA,
+        "flagged": 0 if weights is None else weights.n_flagged,
+        "gamma": cell.gamma,
+        "protection": setting.protection,
+        "effect": cell.effect,
+        "passed": cell.passed,
+        "sigma_sq": cell.sigma_sq,
+        "tau_sq": cell.tau_sq,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One setting to be judged: its key in the store, and the work."""
+
+    key: str
+    work: Callable[[], Cell]
+
+
+def _tasks(
+    free: Fit,
+    weights: dict[Setting, Weights],
+    copies: Sequence[int],
+    relative: float,
+    draws: int | None,
+    common: dict[str, Any],
+    root: int,
+) -> dict[Setting, _Task]:
+    """No protection first, then every setting. Settings that flag the same records share a key."""
+    counts = sorted(set(int(c) for c in copies))
+    judged = {"copies": counts, "relative": relative, "draws": draws}
+    plain = {k: v for k, v in common.items() if k not in ("progress", "priors")}
+    shared = json.dumps({**judged, **plain, "priors": repr(common["priors"])}, sort_keys=True)
+    out = {}
+    for setting in (Setting("none"), *weights):
+        own = weights.get(setting)
+        gamma = continuous_weights(free)[1] if setting.rule == "continuous" else setting.gamma
+        label = f"{gamma} {setting.protection} {shared} ".encode()
+        label += b"" if own is None else own.a.tobytes()
+        key = hashlib.sha256(label).hexdigest()[:32]
+
+        def work(own: Weights | None = own, gamma: float = gamma, s: Setting = setting) -> Cell:
+            mark = f"{gamma} {s.protection} ".encode() + (b"" if own is None else own.a.tobytes())
+            fitted = free
+            if own is not None:
+                fitted = fit(
+                    free.problem,
+                    weights=own,
+                    gamma=gamma,
+                    protection=s.protection,
+                    start=free,
+                    seed=_seed(root, b"fit " + mark),
+                    **common,
+                )
+            return measure(fitted, free, counts, relative, draws, _seed(root, b"copies " + mark))
+
+        out[setting] = _Task(key, work)
+    return out
+
+
+def _run(
+    tasks: dict[Setting, _Task], store: Store, workers: int, progress: bool | None
+) -> tuple[dict[Setting, Cell], dict[Setting, str], int]:
+    """Judge what the store lacks; a setting that fails costs itself alone."""
+    found = {task.key: store.read(task.key) for task in tasks.values()}
+    cells = {key: cell for key, cell in found.items() if cell is not None}
+    missing = {task.key: task.work for task in tasks.values() if task.key not in cells}
+    failures: dict[str, str] = {}
+    with (
+        progress_bar("compare", progress) as advance,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        running = {pool.submit(work): key for key, work in missing.items()}
+        try:
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    key = running.pop(future)
+                    try:
+                        cells[key] = future.result()
+                        store.write(key, cells[key])
+                    except DsstanError as error:
+                        failures[key] = str(error)
+                advance(1.0 - len(running) / len(missing))
+        finally:
+            for future in running:
+                future.cancel()
+    good = {s: cells[task.key] for s, task in tasks.items() if task.key in cells}
+    bad = {s: failures[task.key] for s, task in tasks.items() if task.key in failures}
+    return good, bad, len(missing) - len(failures)

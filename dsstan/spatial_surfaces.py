@@ -1,0 +1,106 @@
+"""The surface that copies predict against the one that the original predicts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist
+
+from dsstan.fit import Fit
+from dsstan.latent import grid
+from dsstan.spatial_estimators import _maximise, gls
+from dsstan.spatial_utility import SpatialComparison, _covariance, _Data, _data
+from dsstan.synthesis import Synthesis
+
+__all__ = ["compare_surfaces", "predicted_surface", "surface_correlation"]
+
+Floats = NDArray[np.float64]
+
+
+def compare_surfaces(
+    release: Synthesis,
+    *,
+    covariance: tuple[float, float, float] | None = None,
+    cells: int = 30,
+    against: Fit | Synthesis | None = None,
+) -> SpatialComparison:
+    """The surface that a copy predicts against the one that the original predicts.
+
+    The surface is x_bar' beta + sigma_sq exp(-phi d) V^-1 (y - X beta) on a grid:
+    the expected response without noise, on the modelled scale, at the mean
+    covariates.
+
+    Parameters
+    ----------
+    release
+        The copies; one is enough.
+    covariance
+        As in :func:`spatial_regression`.
+    cells
+        Along the longer side of the grid.
+    against
+        See :func:`dsstan.disclosure`.
+
+    Returns
+    -------
+    SpatialComparison
+        One row a source of copies: ``correlation`` and ``rmse`` with the
+        original's surface (means over the copies), and the same of the mean of
+        the copies' surfaces. Where a surface is flat the correlation is 0.
+    """
+    data = _data(release, against)
+    places = grid(release.fit, cells=cells)
+    surfaces: dict[str, list[Floats]] = {source: [] for source in data.responses}
+    for source, _, y in data:
+        used = covariance
+        if used is None:
+            best, _ = _maximise(data.X, y, data.sites)
+            used = (best.sigma_sq, best.tau_sq, best.phi)
+        surfaces[source].append(_predicted(data, y, used, places))
+    truth = surfaces.pop("original")[0]
+    rows = []
+    for source, found in surfaces.items():
+        mean = np.mean(found, axis=0)
+        rows.append(
+            {
+                "source": source,
+                "correlation": np.mean([surface_correlation(s, truth) for s in found]),
+                "rmse": np.mean([np.sqrt(np.mean((s - truth) ** 2)) for s in found]),
+                "correlation_of_mean": surface_correlation(mean, truth),
+                "rmse_of_mean": np.sqrt(np.mean((mean - truth) ** 2)),
+            }
+        )
+    return SpatialComparison(pd.DataFrame(rows), "Predicted surface against the original's")
+
+
+def _predicted(
+    data: _Data, y: Floats, covariance: tuple[float, float, float], places: Floats
+) -> Floats:
+    """The surface of :func:`compare_surfaces` from one response."""
+    V = _covariance(data.sites, covariance)
+    beta, _ = gls(data.X, y, V)
+    solved = cho_solve(cho_factor(V, lower=True), y - data.X @ beta)
+    weight = covariance[0] * np.exp(-covariance[2] * cdist(places, data.sites))
+    return np.asarray(data.X.mean(axis=0) @ beta + weight @ solved)
+
+
+def predicted_surface(
+    fit: Fit, y: Floats, covariance: tuple[float, float, float], cells: int = 30
+) -> Floats:
+    """The surface of :func:`compare_surfaces` from one response, shape (places,).
+
+    Linear in y: the surface of the mean of the copies is the mean of their surfaces.
+    """
+    problem = fit.problem
+    data = _Data(problem.X, problem.sites, problem.d_max, {})
+    return _predicted(data, y, covariance, grid(fit, cells=cells))
+
+
+def surface_correlation(a: Floats, b: Floats) -> float:
+    """Correlation, or 0 where one of the two is flat to rounding."""
+    for v in (a, b):
+        if np.ptp(v) <= 1e-10 * max(float(np.abs(v).max()), 1e-300):
+            return 0.0
+    return float(np.corrcoef(a, b)[0, 1])
