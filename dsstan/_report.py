@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dsstan.assessment import Assessment
 from dsstan.demo import DemoResult, outlier
 from dsstan.disclosure import reduction_text
 from dsstan.synthesis import Synthesis
@@ -87,6 +88,32 @@ def show_shares(risks: Any) -> None:
     out.print(table)
 
 
+def show_attacker(found: Assessment) -> None:
+    """What the whole release leaves to one who knows all other records. Names none."""
+    rows = found.table().set_index(["fit", "group", "copies", "variances"])["smallest"]
+    fits = [c for c in ("unrestricted", "restricted") if c in rows.index.get_level_values("fit")]
+    table = Table("smallest sd left to one who knows all other records", *fits, box=None)
+    groups = list(dict.fromkeys(rows.index.get_level_values("group")))
+    for group in groups:
+        for count in (0, *found.copies):
+            label = f"{group}, " + (f"from {count} copies" if count else "without any copy")
+            cells = []
+            for name in fits:
+                least, most = (float(rows[name, group, count, b]) for b in ("known", "fixed"))
+                same = f"{least:.2g}" == f"{most:.2g}"
+                cells.append(f"{most:.2g}" if same else f"{least:.2g} to {most:.2g}")
+            table.add_row(label, *cells)
+    out.print(table)
+    out.print(
+        f"On the modelled scale, over {found.after.draws} posterior draws; the first number where "
+        "he knows the variances behind each copy, the second where they tell him nothing"
+    )
+    if found.rose_most is not None:
+        say("Protection raised the risk of some record: rose_most in summary.json says which")
+    for remark in found.floor_remarks():
+        say(remark)
+
+
 def show_estimates(kept: Any) -> None:
     """The analyst's regression on the original and the copies."""
     sources = list(dict.fromkeys(kept.table["source"]))
@@ -105,6 +132,7 @@ def show_demo(result: DemoResult) -> None:
     release = result.release
     show_fits(release)
     show_shares(result.risks)
+    show_attacker(result.assessment)
     show_estimates(result.kept)
     _show_outlier(release)
     say(f"Release:  {result.folder}")

@@ -211,7 +211,7 @@ class Assessment:
         return "\n".join(lines)
 
     def remarks(self) -> list[str]:
-        """Sentences on what rose and on the floor. They name a record: confidential."""
+        """Sentences on what rose and on the floor. They may name a record."""
         out = []
         worst = self.rose_most
         if worst is not None:
@@ -220,14 +220,17 @@ class Assessment:
                 f"Risk rose most at record {one['record']} (row {worst}, counted from 0): the "
                 f"sd left fell from {one['sd_before']:.3g} to {one['sd_after']:.3g}"
             )
-        if self.floor is not None:
-            most, below = self.largest_release, self.below_floor.size
-            out.append(
-                f"{below} of {self.after.exposure.size} records are below the floor {self.floor:g} "
-                f"at {self.after.copies} copies; the largest release that meets it for all has "
-                f"{most} copies"
-            )
-        return out
+        return out + self.floor_remarks()
+
+    def floor_remarks(self) -> list[str]:
+        """A sentence on the floor, if there is one. It names no record."""
+        if self.floor is None:
+            return []
+        return [
+            f"{self.below_floor.size} of {self.after.exposure.size} records are below the floor "
+            f"{self.floor:g} at {self.after.copies} copies; the largest release that meets it for "
+            f"all has {self.largest_release} copies"
+        ]
 
 
 def _nested(rows: pd.DataFrame) -> dict[str, Any]:
@@ -239,6 +242,12 @@ def _nested(rows: pd.DataFrame) -> dict[str, Any]:
             key: row[key] if math.isfinite(row[key]) else None for key in ("smallest", "median")
         }
     return out
+
+
+def check_floor(floor: float | None) -> None:
+    """Refuse a floor that is not positive and finite."""
+    if floor is not None and not (np.isfinite(floor) and floor > 0):
+        raise InputError(f"the floor must be positive and finite, got {floor!r}")
 
 
 def assess(
@@ -275,8 +284,7 @@ def assess(
         If the floor is not positive, or there is no unrestricted fit to compare with.
     """
     begin = time.perf_counter()
-    if floor is not None and not (np.isfinite(floor) and floor > 0):
-        raise InputError(f"the floor must be positive and finite, got {floor!r}")
+    check_floor(floor)
     shares = disclosure(release, against=against, relative=relative, absolute=absolute)
     both = sides(release, against)
     free = both["unrestricted"].fit if "unrestricted" in both else None

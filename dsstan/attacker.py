@@ -37,8 +37,8 @@ from dsstan.synthesis import EFFECTS, Synthesis, carried_effect
 
 Floats = NDArray[np.float64]
 
-SLOW_DRAWS = 100
-"""Posterior draws to average over where no eigenbasis serves, unless told otherwise."""
+SLOW_DRAWS, LARGE_DRAWS, LARGE = 100, 20, 500
+"""Draws to average over where no eigenbasis serves, and beyond so many records."""
 
 MOST_COPIES = 10**9
 """Answer where no number of copies is too many."""
@@ -276,7 +276,8 @@ def attack(
     draws
         Posterior draws to average the information over, spread evenly over the
         chains; at least 2. By default 400 where an eigenbasis serves (an unrestricted
-        fit, or a held decay with records smoothed fully or not at all), else 100.
+        fit, or a held decay with records smoothed fully or not at all), else 100, of
+        more than 500 records 20.
 
     Raises
     ------
@@ -289,7 +290,8 @@ def attack(
     carried = carried_effect(fit, effect)[1]
     unrestricted = fit.kind == "unrestricted" and carried == "w"
     if draws is None:
-        draws = DRAWS if unrestricted or applies(fit, carried) else SLOW_DRAWS
+        slow = LARGE_DRAWS if fit.problem.n_records > LARGE else SLOW_DRAWS
+        draws = DRAWS if unrestricted or applies(fit, carried) else slow
     picks = averaged_draws(fit, draws)
     with (
         threadpool_limits(limits=1, user_api="blas"),

@@ -7,7 +7,7 @@ import signal
 import sys
 import traceback
 import warnings
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -17,10 +17,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dsstan._report import out, say, show_demo, show_estimates, show_fits, show_shares
+from dsstan._compare_command import compare_command
+from dsstan._options import TEMPORARIES, Engine, WorkDir, work_in
+from dsstan._report import (
+    out,
+    say,
+    show_attacker,
+    show_demo,
+    show_estimates,
+    show_fits,
+    show_shares,
+)
+from dsstan.assessment import assess, check_floor
 from dsstan.cells import check_cells
 from dsstan.demo import EXAMPLES, run_example
-from dsstan.disclosure import disclosure
 from dsstan.doctor import examine
 from dsstan.errors import (
     ConvergenceError,
@@ -37,7 +47,7 @@ from dsstan.protect import protect
 from dsstan.reading import read_table
 from dsstan.release import FORMATS, check_target, write_release
 from dsstan.utility import utility
-from dsstan.workspace import Leftover, leftovers, remove, temporaries, work_parent
+from dsstan.workspace import Leftover, leftovers, remove
 
 EXIT_INPUT, EXIT_CONVERGENCE, EXIT_RELEASE, EXIT_OTHER = 2, 3, 4, 1
 
@@ -49,26 +59,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 err = Console(stderr=True)
-
-_temporaries = ExitStack()
-
-
-def _work_in(folder: Path | None) -> Path | None:
-    """Keep all temporary files of this command in a private folder."""
-    if folder is not None:
-        os.environ["DSSTAN_WORKDIR"] = str(work_parent(folder))
-    _temporaries.enter_context(temporaries())
-    return folder
-
-
-Engine = Annotated[str, typer.Option(help="auto, cmdstan or embedded.")]
-WorkDir = Annotated[
-    Path | None,
-    typer.Option(
-        callback=_work_in,
-        help="Where the private folder of temporary files is made; as DSSTAN_WORKDIR.",
-    ),
-]
 
 
 @app.command()
@@ -133,12 +123,17 @@ def synthesise(
         str,
         typer.Option(help="Text that a spreadsheet would run: refuse, quote or keep."),
     ] = "refuse",
+    floor: Annotated[
+        float | None,
+        typer.Option(help="Least sd to leave to an intruder, modelled scale; records below it."),
+    ] = None,
     workdir: WorkDir = None,
 ) -> None:
     """Make a release from a confidential table."""
     check_target(out_folder)
     if format not in FORMATS:
         raise InputError(f"--format must be csv or parquet, got {format!r}")
+    check_floor(floor)
     content = read_table(table)
     check_cells(content, format, csv_text)
     release = protect(
@@ -165,9 +160,11 @@ def synthesise(
         adapt_delta=adapt_delta,
         priors=None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
     )
-    target = write_release(release, out_folder, format=format, absolute=absolute, csv_text=csv_text)
+    found = assess(release, absolute=absolute, floor=floor)
+    target = write_release(release, out_folder, format=format, csv_text=csv_text, assessment=found)
     show_fits(release)
-    show_shares(disclosure(release, absolute=absolute))
+    show_shares(found.shares)
+    show_attacker(found)
     if release.copies > 1:
         show_estimates(utility(release))
     say(f"Copies to publish: {target / 'public'}")
@@ -208,13 +205,16 @@ def demo(
         show_demo(result)
 
 
+app.command("compare")(compare_command)
+
+
 @app.command()
 def run(
     job: Annotated[Path, typer.Argument(metavar="JOB", help="TOML file that describes it.")],
 ) -> None:
     """Make a release that a job file describes, in the names of synthesise's options."""
     arguments = read_job(job, synthesise)
-    _work_in(arguments.get("workdir"))
+    work_in(arguments.get("workdir"))
     synthesise(**arguments)
 
 
@@ -275,7 +275,7 @@ def main() -> None:
             signal.signal(getattr(signal, name), _terminate)
     before = os.environ.get("DSSTAN_WORKDIR")
     try:
-        with _temporaries:
+        with TEMPORARIES:
             app()
     except InputError as error:
         _fail(error, EXIT_INPUT)

@@ -10,12 +10,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from dsstan.assessment import Assessment, assess
 from dsstan.datasets import load_baltimore, load_san_francisco, load_simulated, load_simulated_truth
-from dsstan.disclosure import Disclosure, disclosure
+from dsstan.disclosure import Disclosure
 from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.latent import surface_on_grid
-from dsstan.plots import plot_copies, plot_intervals, plot_risk, plot_surfaces, save
+from dsstan.plots import (
+    plot_copies,
+    plot_intervals,
+    plot_release_size,
+    plot_risk,
+    plot_surfaces,
+    save,
+)
 from dsstan.protect import protect
 from dsstan.release import check_target, write_release
 from dsstan.synthesis import Synthesis
@@ -85,10 +93,15 @@ class DemoResult:
     """What one example gave."""
 
     release: Synthesis
-    risks: Disclosure
+    assessment: Assessment
     kept: Utility
     folder: Path
     pictures: tuple[Path, ...]
+
+    @property
+    def risks(self) -> Disclosure:
+        """Copies near the truth."""
+        return self.assessment.shares
 
 
 def run_example(
@@ -136,11 +149,11 @@ def run_example(
         workers=os.cpu_count() or 1,
         progress=progress,
     )
-    risks = disclosure(release, absolute=example.absolute)
+    found = assess(release, absolute=example.absolute, progress=progress)
     kept = utility(release, example.analysis)
-    target = write_release(release, folder, absolute=example.absolute)
-    drawn = draw(release, risks, kept, target / "confidential" / "pictures") if pictures else ()
-    return DemoResult(release, risks, kept, target, drawn)
+    target = write_release(release, folder, assessment=found)
+    drawn = draw(release, found, kept, target / "confidential" / "pictures") if pictures else ()
+    return DemoResult(release, found, kept, target, drawn)
 
 
 def outlier(release: Synthesis) -> int:
@@ -151,7 +164,7 @@ def outlier(release: Synthesis) -> int:
     return int(np.argmax(distance if weights.n_flagged else weights.nearest))
 
 
-def draw(release: Synthesis, risks: Disclosure, kept: Utility, folder: Path) -> tuple[Path, ...]:
+def draw(release: Synthesis, found: Assessment, kept: Utility, folder: Path) -> tuple[Path, ...]:
     """Draw the paper's figures 1, 2, 4 (surfaces) and 3, 5 (copies), risks and intervals."""
     folder.mkdir()
     folder.chmod(0o700)
@@ -163,7 +176,8 @@ def draw(release: Synthesis, risks: Disclosure, kept: Utility, folder: Path) -> 
     plots = {
         "surfaces": plot_surfaces(surfaces, problem, flagged=release.fit.flagged),
         "copies_at_the_outlier": plot_copies(release, outlier(release)),
-        "risk": plot_risk(risks),
+        "risk": plot_risk(found.shares),
+        "risk_by_copies": plot_release_size(found),
         "utility": plot_intervals(kept),
     }
     paths = []

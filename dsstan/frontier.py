@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dsstan._cells import Cell, Setting, Store, grid_of, measure
+from dsstan._judged import Cell, Setting, Store, grid_of, measure
 from dsstan._version import __version__
 from dsstan.continuous import continuous_weights
 from dsstan.errors import DsstanError, InputError

@@ -28,6 +28,7 @@ from dsstan._maps import (
     surface_map,
 )
 from dsstan._pictures import save
+from dsstan._risk_plots import plot_frontier, plot_release_size
 from dsstan.disclosure import sides
 from dsstan.errors import InputError
 
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "plot_copies",
+    "plot_frontier",
     "plot_intervals",
+    "plot_release_size",
     "plot_risk",
     "plot_surface",
     "plot_surfaces",

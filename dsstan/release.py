@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from dsstan._version import __version__
+from dsstan.assessment import Assessment, assess
 from dsstan.cells import check_cells, quote
 from dsstan.conditions import conditions
 from dsstan.disclosure import Disclosure, disclosure
@@ -50,6 +51,8 @@ def write_release(
     format: str = "csv",
     absolute: float | None = None,
     csv_text: str = "refuse",
+    floor: float | None = None,
+    assessment: Assessment | None = None,
 ) -> Path:
     """Write the copies for the public, and all the rest for the data steward.
 
@@ -71,6 +74,10 @@ def write_release(
     csv_text
         What to do with text that a spreadsheet would run as a formula; see
         :func:`dsstan.cells.check_cells`.
+    floor
+        Least sd that an intruder should be left with; see :func:`dsstan.assess`.
+    assessment
+        Of this release, if it is made already; ``absolute`` and ``floor`` are then its own.
 
     Returns
     -------
@@ -88,7 +95,9 @@ def write_release(
     if format not in FORMATS:
         raise InputError(f"format must be csv or parquet, got {format!r}")
     check_cells(release.problem.table[public_columns(release)], format, csv_text)
-    risks = disclosure(release, absolute=absolute)
+    if assessment is None and can_assess(release):
+        assessment = assess(release, absolute=absolute, floor=floor, progress=False)
+    risks = disclosure(release, absolute=absolute) if assessment is None else assessment
     kept = utility(release) if release.copies > 1 else None
     try:
         with _partial(target) as partial:
@@ -140,6 +149,11 @@ def _sync_folder(path: Path) -> None:
         os.close(file)
 
 
+def can_assess(release: Synthesis) -> bool:
+    """Whether there is an unrestricted fit to hold the release against."""
+    return release.fit.kind == "unrestricted" or release.fit.start is not None
+
+
 def check_target(folder: str | os.PathLike[str]) -> Path:
     """The folder as an absolute path, if a release can be written there.
 
@@ -158,8 +172,11 @@ def check_target(folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-def summary(release: Synthesis, risks: Disclosure, kept: Utility | None) -> dict[str, Any]:
+def summary(
+    release: Synthesis, risks: Disclosure | Assessment, kept: Utility | None
+) -> dict[str, Any]:
     """What ``summary.json`` holds; its schema is described in the docs and kept stable."""
+    shares = risks.shares if isinstance(risks, Assessment) else risks
     problem, fit = release.problem, release.fit
     free = fit.start if fit.kind == "restricted" else fit
     restricted = fit if fit.kind == "restricted" else None
@@ -192,7 +209,8 @@ def summary(release: Synthesis, risks: Disclosure, kept: Utility | None) -> dict
         "seconds": {key: _number(value) for key, value in seconds.items()},
         "terms": {f"beta_{j}": term for j, term in enumerate(problem.terms)},
         **{name: None if f is None else _posterior(f) for name, f in fits.items()},
-        "disclosure": _shares(risks),
+        "disclosure": _shares(shares),
+        "attacker": risks.summary() if isinstance(risks, Assessment) else None,
         "utility": None if kept is None else _estimates(kept),
     }
 
@@ -257,7 +275,7 @@ def _write_public(release: Synthesis, folder: Path, format: str, csv_text: str) 
 
 
 def _write_confidential(
-    release: Synthesis, risks: Disclosure, kept: Utility | None, folder: Path
+    release: Synthesis, risks: Disclosure | Assessment, kept: Utility | None, folder: Path
 ) -> None:
     """Everything that must not be published."""
     fit = release.fit

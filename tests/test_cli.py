@@ -50,6 +50,10 @@ OPTIONS = {
         "TABLE --formula --coords --crs --distance --copies --seed --threshold --correlation "
         "--protection --engine --out"
     ),
+    "compare": (
+        "TABLE --formula --coords --crs --distance --copies --seed --threshold --correlation "
+        "--continuous --gamma --protection --floor --workers --engine --out"
+    ),
     "demo": "--dataset --out simulated san-francisco baltimore",
     "doctor": "missing",
 }

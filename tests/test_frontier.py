@@ -16,7 +16,7 @@ import pytest
 
 import dsstan as ds
 from conftest import ROOT
-from dsstan._cells import Setting, Store, measure
+from dsstan._judged import Setting, Store, measure
 from dsstan._risk_plots import plot_frontier
 from dsstan.attacker import attack
 from dsstan.disclosure import within

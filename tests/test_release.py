@@ -418,7 +418,7 @@ def test_draws_flags_and_risks_are_those_of_the_release(folder, release, kept):
     flags = pd.read_csv(confidential / "flags.csv", index_col=0)
     np.testing.assert_array_equal(flags["flagged"], kept.flagged)
     risks = pd.read_csv(confidential / "risks.csv", index_col=0)
-    expected = ds.disclosure(release, absolute=10.0).records
+    expected = ds.assess(release, absolute=10.0).records
     pd.testing.assert_frame_equal(risks, expected)
     picks = pd.read_csv(confidential / "copies.csv", index_col="copy")
     np.testing.assert_array_equal(picks, release.draw_index)
@@ -669,6 +669,31 @@ def test_a_column_that_is_a_function_of_the_response_is_refused(tmp_path, make):
     with pytest.raises(ReleaseError, match="'other' is a function of the response"):
         _released(table, np.eye(30)[0], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("moved", [0, 1])
+def test_rows_in_the_order_of_the_response_are_refused(tmp_path, ascending, moved):
+    table = small_table(30).sort_values("value", ascending=ascending, ignore_index=True)
+    if moved:  # two neighbours change places
+        table.loc[[10, 11], "value"] = table.loc[[11, 10], "value"].to_numpy()
+    with pytest.raises(ReleaseError, match=r"order of the response 'value'.*shuffle"):
+        _released(table, np.eye(30)[0], tmp_path / "out")
+    with pytest.raises(ReleaseError, match="order of the response 'value'"):
+        ds.protect(table, "log(value) ~ x", coords=("east", "north"), **QUICK)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_index_in_the_order_of_the_response_is_refused(tmp_path):
+    table = small_table(30)
+    table.index = pd.Index(table["value"].rank().astype(int), name="id")
+    with pytest.raises(ReleaseError, match="index is in the order of the response"):
+        _released(table, np.eye(30)[0], tmp_path / "out")
+
+
+def test_rows_in_another_order_are_published(tmp_path):
+    table = small_table(30).sort_values("x", ignore_index=True)
+    assert _released(table, np.eye(30)[0], tmp_path / "out").is_dir()
 
 
 def test_levels_that_no_record_has_are_not_published(tmp_path):

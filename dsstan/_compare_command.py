@@ -1,0 +1,151 @@
+"""The command ``dsstan compare``: risk against utility over a grid of settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from dsstan._options import Engine, WorkDir
+from dsstan._report import out, say
+from dsstan.assessment import check_floor
+from dsstan.errors import InputError
+from dsstan.fit import PROTECTIONS
+from dsstan.frontier import Frontier, compare
+from dsstan.plots import plot_frontier, save
+from dsstan.priors import Priors
+from dsstan.problem import prepare
+from dsstan.reading import read_table
+
+
+def compare_command(
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="TABLE", help="CSV or Parquet file with the confidential table."),
+    ],
+    formula: Annotated[str, typer.Option(help="Such as 'log(price) ~ scale(log(squarefeet))'.")],
+    coords: Annotated[
+        tuple[str, str],
+        typer.Option(
+            metavar="X Y", help="The two coordinate columns, x or longitude first, with a space."
+        ),
+    ],
+    out_folder: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="Confidential folder for table, picture and finished settings; a second run with "
+            "the same one goes on.",
+        ),
+    ],
+    crs: Annotated[
+        str | None, typer.Option(help="Coordinate reference system, e.g. EPSG:4326.")
+    ] = None,
+    distance: Annotated[
+        str | None, typer.Option(help="planar, degrees or projected; a must for longitudes.")
+    ] = None,
+    threshold: Annotated[
+        list[float] | None, typer.Option(help="M; give it once for each value.")
+    ] = None,
+    correlation: Annotated[
+        list[float] | None,
+        typer.Option(help="c; give it once for each value. With neither, c = 0.20."),
+    ] = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Also the paper's continuous weights.")
+    ] = False,
+    gamma: Annotated[
+        list[float] | None, typer.Option(help="Once for each value; inf if left out.")
+    ] = None,
+    protection: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Once for each of {', '.join(PROTECTIONS)}; all if left out."),
+    ] = None,
+    copies: Annotated[list[int] | None, typer.Option(help="L, once for each; 20.")] = None,
+    floor: Annotated[
+        float | None, typer.Option(help="Least sd to leave to an intruder, drawn as a line.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Root seed; a fresh one if left out.")] = None,
+    workers: Annotated[int, typer.Option(help="Settings judged at a time.")] = 1,
+    engine: Engine = "auto",
+    phi_bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="Prior range of the decay, inverse of the unit."),
+    ] = None,
+    workdir: WorkDir = None,
+    chains: Annotated[int, typer.Option(help="Chains of the sampler.")] = 4,
+    warmup: Annotated[int, typer.Option(help="Warm-up iterations a chain.")] = 1000,
+    samples: Annotated[int, typer.Option(help="Kept iterations a chain.")] = 1000,
+) -> None:
+    """Judge a grid of settings: what an intruder learns, what an analyst keeps."""
+    check_floor(floor)
+    ours = (out_folder / "run.json").is_file()
+    if out_folder.is_dir() and any(out_folder.iterdir()) and not ours:
+        raise InputError(f"{out_folder} holds other files: choose another folder")
+    problem = prepare(
+        read_table(table), formula, coords=coords, crs=crs, distance=distance, name=table.stem
+    )
+    found = compare(
+        problem,
+        distances=threshold or (),
+        correlations=correlation or (),
+        continuous=continuous,
+        gammas=gamma or (float("inf"),),
+        protections=protection or PROTECTIONS,
+        copies=copies or (20,),
+        priors=None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
+        engine=engine,
+        seed=seed,
+        workers=workers,
+        folder=out_folder,
+        chains=chains,
+        warmup=warmup,
+        samples=samples,
+    )
+    _write(found, out_folder, floor)
+    _show(found, floor)
+    say(f"Keep to yourself: {out_folder.absolute()} (frontier.csv, frontier.png)")
+
+
+def _write(found: Frontier, folder: Path, floor: float | None) -> None:
+    """Table and picture, for their owner alone."""
+    path = folder / "frontier.csv"
+    found.table.to_csv(path, index=False)
+    path.chmod(0o600)
+    if found.at_risk.any():
+        save(plot_frontier(found, floor=floor), folder / "frontier.png")
+
+
+def _show(found: Frontier, floor: float | None) -> None:
+    """The settings in the order of the grid; those that no other beats are marked."""
+    best = set()
+    if found.at_risk.any():
+        best = {(r["setting"], r["copies"]) for r in found.best().to_dict("records")}
+    table = Table(
+        "setting", "L", "flagged", "least sd", "median sd", "near", "overlap", "surface", box=None
+    )
+    for row in found.table.to_dict("records"):
+        mark = "*" if (row["setting"], row["copies"]) in best else ""
+        poor = "" if row["passed"] else " (verdict failed)"
+        numbers = ("sd_at_risk", "sd_median_at_risk", "share_at_risk", "overlap", "surface")
+        cells = [escape(f"{row['setting']}{poor} {mark}"), str(row["copies"]), str(row["flagged"])]
+        for name in numbers:
+            missing = row[name] is None or row[name] != row[name]
+            cells.append("-" if missing else f"{row[name]:.2g}")
+        table.add_row(*cells)
+    out.print(table)
+    out.print(
+        f"{int(found.at_risk.sum())} records at risk, those that any rule flags. Least and median "
+        "sd of them left to one who knows all others (modelled scale); near: share of their "
+        "copies within 10% of the truth; overlap of the regression's intervals; correlation of "
+        "the predicted surfaces. * no other setting with this L is better in median sd and overlap"
+    )
+    if floor is not None:
+        good = found.table[found.table["sd_at_risk"].fillna(0.0) >= floor]
+        names = ", ".join(f"{r['setting']} (L = {r['copies']})" for r in good.to_dict("records"))
+        say(f"Leave at least {floor:g} to every record at risk: {names or 'none'}")
+    for name, reason in found.failed.items():
+        say(f"{name} could not be judged: {reason}", "yellow")

@@ -1,0 +1,128 @@
+"""``dsstan compare`` and ``--floor`` as people run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from conftest import small_table
+
+GRID = (
+    *("--formula", "log(value) ~ x", "--coords", "east", "north", "--threshold", "0.1"),
+    *("--threshold", "0.15", "--protection", "paper", "--protection", "cut", "--copies", "3"),
+    *("--chains", "2", "--warmup", "300", "--samples", "400", "--engine", "embedded"),
+)
+
+
+def run(*arguments):
+    """The command line in a process of its own."""
+    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
+    return subprocess.run(
+        [sys.executable, "-m", "dsstan", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "homes.csv"
+    small_table().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def grid(file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("grid") / "grid"
+    result = run("compare", file, *GRID, "--seed", "5", "--floor", "0.05", "--out", folder)
+    assert result.returncode == 0, result.stderr
+    return result, folder
+
+
+def test_it_writes_table_and_picture_for_the_owner_alone(grid):
+    _, folder = grid
+    table = pd.read_csv(folder / "frontier.csv")
+    assert len(table) == 1 + 4
+    assert (folder / "frontier.png").stat().st_size > 10_000
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for path in folder.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_it_prints_every_setting_and_which_meet_the_floor(grid):
+    result, folder = grid
+    table = pd.read_csv(folder / "frontier.csv")
+    for setting in table["setting"]:
+        assert setting in result.stdout
+    good = table[table["sd_at_risk"] >= 0.05]
+    line = next(x for x in result.stdout.splitlines() if x.startswith("Leave at least 0.05"))
+    for setting in table["setting"]:
+        assert (setting in line) is (setting in set(good["setting"]))
+    values = [f"{v:.4f}" for v in small_table()["value"]]
+    assert not [v for v in values if v in result.stdout + result.stderr]
+
+
+def test_a_second_run_goes_on_and_says_the_same(grid, file):
+    first, folder = grid
+    kept = {p.name: p.stat().st_mtime_ns for p in folder.glob("*.json")}
+    again = run("compare", file, *GRID, "--floor", "0.05", "--out", folder)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == first.stdout
+    assert {p.name: p.stat().st_mtime_ns for p in folder.glob("*.json")} == kept
+
+
+def test_a_folder_with_other_files_is_refused(file, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    result = run("compare", file, *GRID, "--out", tmp_path)
+    assert result.returncode == 2
+    assert "holds other files" in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--floor", "0"), "floor must be positive"),
+        (("--copies", "1"), "at least 2"),
+        (("--protection", "armour"), "armour"),
+        (("--threshold", "-1"), "distances must be positive"),
+        (("--gamma", "-1"), "gamma"),
+    ],
+)
+def test_a_wrong_argument_ends_with_two_and_leaves_no_setting(file, tmp_path, arguments, said):
+    out = tmp_path / "out"
+    result = run("compare", file, *GRID, *arguments, "--out", out)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not out.exists()
+
+
+def test_synthesise_reports_the_attacker_and_the_floor(file, tmp_path):
+    out = tmp_path / "release"
+    result = run(
+        *("synthesise", file, "--formula", "log(value) ~ x", "--coords", "east", "north"),
+        *("--threshold", "0.15", "--copies", "4", "--floor", "0.2", "--accept-failed"),
+        *("--chains", "2", "--warmup", "300", "--samples", "400", "--engine", "embedded"),
+        *("--seed", "3", "--out", out),
+    )
+    assert result.returncode == 0, result.stderr
+    attacker = json.loads((out / "confidential" / "summary.json").read_text())["attacker"]
+    assert "smallest sd left to one who knows all other records" in result.stdout
+    assert f"{attacker['floor']['records_below']} of 60 records are below" in result.stdout
+    for group in ("flagged", "unflagged"):
+        least = attacker["restricted"][group]["4"]["known"]["smallest"]
+        assert f"{least:.2g}" in result.stdout
+    risks = pd.read_csv(out / "confidential" / "risks.csv", index_col=0)
+    flagged = risks["flagged"]
+    assert (
+        risks.loc[flagged, "sd_known_4_restricted"].min()
+        == attacker["restricted"]["flagged"]["4"]["known"]["smallest"]
+    )
