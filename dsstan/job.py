@@ -70,15 +70,17 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
 
 def _parsed(path: Path) -> Mapping[str, Any]:
     """The content of the file."""
+    if not path.is_file():
+        raise InputError(f"there is no job file {path}")
     try:
-        if not path.is_file():
-            raise InputError(f"there is no job file {path}")
         if path.stat().st_size > _LONGEST:
             raise InputError(f"{path.name} is too large for a job")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         place = str(error).rpartition("(at ")[2].rstrip(")")
         raise InputError(f"{path.name} is not TOML: look at {place or 'its syntax'}") from None
+    except InputError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path.name} can't be read as TOML: {type(error).__name__}") from None
 

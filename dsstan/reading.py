@@ -59,8 +59,9 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    """A Parquet file."""
-    return pd.read_parquet(path)
+    """A Parquet file; opened first, since Arrow takes no path that is not UTF-8."""
+    with open(path, "rb") as stream:
+        return pd.read_parquet(stream)
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -71,7 +72,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     if repeated:
         raise InputError(f"{path.name} has several columns named {repeated[0]!r}: rename them")
     table = _parsed(path, float_precision="round_trip", low_memory=False)
-    if not isinstance(table.index, pd.RangeIndex):
+    if not table.index.equals(pd.RangeIndex(len(table))):
         raise InputError(f"{path.name} has rows with more cells than its header has names")
     whole = [name for name in table.columns if pd.api.types.is_integer_dtype(table[name].dtype)]
     if whole:
@@ -242,9 +243,12 @@ def _parquet_copy(path: Path) -> pd.DataFrame:
     """A copy in Parquet; with its points where it has any."""
     import pyarrow.parquet
 
-    if b"geo" in (pyarrow.parquet.read_schema(path).metadata or {}):
-        import geopandas
+    with open(path, "rb") as stream:
+        geographic = b"geo" in (pyarrow.parquet.read_schema(stream).metadata or {})
+    if not geographic:
+        return _read_parquet(path)
+    import geopandas
 
-        table: pd.DataFrame = geopandas.read_parquet(path)
-        return table
-    return pd.read_parquet(path)
+    with open(path, "rb") as stream:
+        table: pd.DataFrame = geopandas.read_parquet(stream)
+    return table

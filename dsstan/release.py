@@ -266,7 +266,7 @@ def _write_public(release: Synthesis, folder: Path, format: str, csv_text: str) 
             table = quote(table) if csv_text == "quote" else table
             table.to_csv(folder / name, index=not plain)
         else:
-            table.to_parquet(folder / name, index=None if plain else True)
+            _parquet(table, folder / name, index=None if plain else True)
     described = metadata(release, files, csv_text=csv_text, format=format)
     _json(folder / "metadata.json", described)
     (folder / "README.md").write_text(analyst_readme(release, files), encoding="utf-8")
@@ -281,7 +281,7 @@ def _write_confidential(
     fit = release.fit
     fits = [f for f in (fit.start, fit) if f is not None]
     for f in fits:
-        draws_table(f).to_parquet(folder / f"draws_{f.kind}.parquet", index=False)
+        _parquet(draws_table(f), folder / f"draws_{f.kind}.parquet", index=False)
     if fit.weights is not None:
         fit.weights.table(release.problem).to_csv(folder / "flags.csv")
     risks.records.to_csv(folder / "risks.csv")
@@ -353,6 +353,12 @@ def _fit_settings(fit: Fit) -> dict[str, Any]:
         },
         "verdict": str(fit.verdict),
     }
+
+
+def _parquet(table: pd.DataFrame, path: Path, *, index: bool | None) -> None:
+    """Write Parquet; to an open file, since Arrow takes no path that is not UTF-8."""
+    with open(path, "wb") as stream:
+        table.to_parquet(stream, index=index)
 
 
 def _folder(path: Path, mode: int) -> Path:

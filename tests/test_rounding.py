@@ -68,7 +68,7 @@ def test_a_digit_that_only_one_or_two_records_show_is_not_copied():
     values = np.round(lognormal(200), -3)
     values[: FEWEST - 1] += 123.45
     assert find_rounding(values).steps == (1000.0,)
-    values[: FEWEST + 1] += 0.05
+    values[10 : 10 + FEWEST] += 0.05
     assert find_rounding(values).steps[0] == 0.05
 
 

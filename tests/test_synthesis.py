@@ -18,6 +18,7 @@ from dsstan.conditions import Check
 from dsstan.diagnose import Verdict
 from dsstan.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.latent import LatentModel, parameters_at
+from dsstan.seeds import root_seed
 from dsstan.synthesis import carried_effect, published
 from mc import z_limit
 
@@ -200,6 +201,16 @@ def test_protect_is_the_whole_way_in_one_call(small):
     assert release.fit.start.kind == "unrestricted"
     seeds = {release.seed, release.fit.seed, release.fit.start.seed}
     assert len(seeds) == 3
+
+
+def test_a_fresh_seed_has_128_bits_of_the_secure_source(monkeypatch):
+    seeds = [root_seed(None) for _ in range(200)]
+    assert len(set(seeds)) == 200
+    bits = np.array([[(seed >> i) & 1 for i in range(128)] for seed in seeds])
+    # Each bit is 0 or 1 in half of the seeds, to 6 standard errors.
+    assert (np.abs(bits.mean(axis=0) - 0.5) < 3 / np.sqrt(200)).all()
+    monkeypatch.setattr("dsstan.seeds.secrets.randbits", lambda n: n)
+    assert root_seed(None) == 128
 
 
 def test_releases_of_one_seed_do_not_share_their_noise(small, free, kept):

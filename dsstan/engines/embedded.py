@@ -124,6 +124,7 @@ def _ask(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        cwd=program.folder,  # the library looks for includes there too, and needs it in UTF-8
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
