@@ -127,6 +127,7 @@ def test_an_example_becomes_a_release_with_pictures(tmp_path):
         "surfaces.png",
         "copies_at_the_outlier.png",
         "risk.png",
+        "risk_by_copies.png",
         "utility.png",
     }
     for picture in result.pictures:
