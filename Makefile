@@ -1,12 +1,15 @@
 # make demo   a real geocoded table becomes a release (no compiler needed)
 # make test   everything this machine allows; says what it left out and why
 # make check  formatting, lint and types
+# make trust  injects faults into real runs and writes docs/trust-table.md
+# make kills  kills the demo 100 times at random moments
+# make lock   pins the test environment with hashes; make sbom, make audit: what is in it
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test check parity bench format clean
+.PHONY: demo test check parity bench trust kills lock sbom audit format clean
 
 demo: $(VENV)/.demo
 	@test ! -e $(DEMO_OUT) || { echo "$(DEMO_OUT) exists and is not overwritten: remove it, or make demo DEMO_OUT=another-folder"; exit 2; }
@@ -25,6 +28,25 @@ parity: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python tests/benchmarks/run.py
+
+trust: $(VENV)/.test
+	$(BIN)/python tests/faults.py
+
+kills: $(VENV)/.test
+	$(BIN)/python tests/kills.py --runs 100 --out tests/benchmarks/kills.json
+
+lock: $(VENV)/.supply
+	$(BIN)/uv pip compile pyproject.toml --extra test --extra dev --extra examples \
+	  --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	  --index-strategy unsafe-best-match -o requirements/test.txt
+
+sbom: $(VENV)/.supply
+	@mkdir -p build
+	$(BIN)/cyclonedx-py requirements requirements/test.txt --pyproject pyproject.toml \
+	  --output-reproducible --of JSON -o build/sbom.json
+
+audit: $(VENV)/.supply
+	$(BIN)/pip-audit -r requirements/test.txt --require-hashes --disable-pip
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix dsstan tests examples data stan/data
@@ -45,6 +67,10 @@ $(VENV)/.test: pyproject.toml $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test,dev]'
+	@touch $@
+
+$(VENV)/.supply: pyproject.toml $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[supply]'
 	@touch $@
 
 clean:

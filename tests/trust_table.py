@@ -1,0 +1,127 @@
+"""Write ``docs/trust-table.md``: faults injected, bad input tried, and what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from faults import FAULTS, LeftOut, inject
+from test_bad_tables import BAD
+from test_formula import REFUSED
+from test_fuzz import CASES
+from test_reading import BAD_JOBS, JOB
+
+from dsstan.cli import synthesise
+from dsstan.errors import DsstanError
+from dsstan.formula import parse
+from dsstan.job import read_job
+from dsstan.problem import prepare
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "docs" / "trust-table.md"
+KILLS = ROOT / "tests" / "benchmarks" / "kills.json"
+MEMORY = ROOT / "tests" / "benchmarks" / "memory.json"
+
+HEAD = """# Faults injected and bad input tried
+
+Made by `make trust`: each row was done to a real run on this machine, or to the function named. The
+promises are in [explain/trust.md](explain/trust.md).
+
+"""
+
+
+def cell(text: Any) -> str:
+    """Text for a cell of a table."""
+    return str(text).replace("|", "\\|").replace("\n", " ").replace("<", "\\<")
+
+
+def faults(folder: Path) -> list[str]:
+    """A row for each fault."""
+    rows = [
+        "| fault | exit code | release | files left | message |",
+        "|---|---|---|---|---|",
+    ]
+    for number, name in enumerate(FAULTS):
+        try:
+            done = inject(name, folder / str(number))
+        except LeftOut as reason:
+            rows.append(f"| {cell(name)} | | | | left out: {reason} |")
+            continue
+        rows.append(
+            f"| {cell(name)} | {done.code} | {done.release} | {done.left} | {cell(done.said)} |"
+        )
+        print(rows[-1])
+    return rows
+
+
+def told(call: Any, *arguments: Any, **options: Any) -> str:
+    """What came of a call: an error's class and first sentence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            call(*arguments, **options)
+        except DsstanError as error:
+            return f"{type(error).__name__}: {str(error).split('. ')[0].rstrip('.')}"
+        except Exception as error:
+            return f"**{type(error).__name__}**"
+    return "**accepted**"
+
+
+def bad_input(folder: Path) -> list[str]:
+    """A row for each bad table, formula and job."""
+    rows = ["| input | what is wrong | what happened |", "|---|---|---|"]
+    for name, (make, options, _, _) in BAD.items():
+        rows.append(f"| table | {cell(name)} | {cell(told(prepare, make(), **options))} |")
+    for piece, _ in REFUSED:
+        said = told(parse, f"y ~ {piece}")
+        rows.append(f"| formula | `{cell(piece)}` | {cell(said)} |")
+    path = folder / "job.toml"
+    for text, _ in BAD_JOBS:
+        path.write_text(text)
+        own = text.removeprefix(JOB).strip()
+        wrong = "another kind of value" if own.startswith("table") else own
+        wrong = wrong if len(wrong) < 100 else f"{wrong[:20]}... ({len(wrong):,} characters)"
+        rows.append(f"| job | `{cell(wrong)}` | {cell(told(read_job, path, synthesise))} |")
+    return rows
+
+
+def write_table(folder: Path) -> None:
+    """Do everything and write the page."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    lines = ["## Faults", "", *faults(folder), "", "## Kills at random moments", ""]
+    if KILLS.is_file():
+        tally = json.loads(KILLS.read_text())
+        lines += [
+            f"`python tests/kills.py`: {tally['runs']} runs of the demo, {tally['killed']} of them "
+            f"killed by SIGKILL before their end. Whole releases {tally['whole']}, none "
+            f"{tally['none']}, **half releases {tally['half']}**. Files left outside releases "
+            f"{tally['leftovers']}; after `dsstan doctor --clean` "
+            f"**{tally['left_after_clean']}**.",
+            "",
+        ]
+    if MEMORY.is_file():
+        memory = json.loads(MEMORY.read_text())
+        lines += [
+            "## Memory",
+            "",
+            f"A whole release with N = {memory['records']} records and {memory['copies']} copies, "
+            f"both fits, disclosure and writing included: peak {memory['peak_mib']:.0f} MiB of the "
+            "larger of the two processes (embedded engine). `DSSTAN_SLOW=1 pytest "
+            "tests/test_memory.py` measures it again and holds it to 20%.",
+            "",
+        ]
+    lines += ["## Bad input", "", *bad_input(folder), "", "## Generated input", ""]
+    lines += [
+        f"`tests/test_fuzz.py` generates {sum(CASES.values()):,} cases in each run of the suite "
+        f"and {10 * sum(CASES.values()):,} with `DSSTAN_FUZZ=nightly`: "
+        + ", ".join(f"{name} {count}" for name, count in CASES.items())
+        + ". Each must end in a dsstan error or a valid result.",
+        "",
+    ]
+    OUT.write_text(HEAD + "\n".join(lines))
