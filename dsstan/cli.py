@@ -287,6 +287,12 @@ def main() -> None:
         _fail(error, EXIT_OTHER)
     except MemoryError:
         _fail("the machine's memory does not suffice; nothing was published", EXIT_OTHER)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        _fail(
+            f"a file could not be written or read: {why}. Free some space, or check who may write there",
+            EXIT_OTHER,
+        )
     except Exception as error:
         if os.environ.get("DSSTAN_DEBUG") == "1":
             raise

@@ -15,7 +15,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -103,7 +103,16 @@ def temporaries(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Let all temporary files of this process and its children be made in a private folder."""
     names = ("TMPDIR", "TEMP", "TMP")
     before = tempfile.tempdir, {key: os.environ.get(key) for key in names}
-    with private_folder(work_parent(parent)) as folder:
+    base = work_parent(parent)
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(private_folder(base))
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise InputError(
+                f"the working folder {base} can't be used: {why}. Free some space there, or name "
+                "another folder with --workdir or DSSTAN_WORKDIR"
+            ) from None
         try:
             tempfile.tempdir = str(folder)
             os.environ.update(dict.fromkeys(names, str(folder)))

@@ -325,7 +325,7 @@ def nobody_reads_the_report(place: Place) -> Outcome:
 FAULTS: dict[str, tuple[Callable[[Place], Outcome], int | tuple[int, ...], str]] = {
     "the disk is full when the release is written": (disk_full, 4, "none"),
     "no file may be larger than 8 KiB (`ulimit -f`)": (files_limited, 4, "none"),
-    "the working folder is full": (work_folder_full, 1, "none"),
+    "the working folder is full": (work_folder_full, 2, "none"),
     "the folder of the release is read-only": (target_read_only, 4, "none"),
     "the working folder is not there": (work_folder_missing, 2, "none"),
     "somebody makes the target during the fit": (target_taken_meanwhile, 4, "none"),

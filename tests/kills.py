@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from faults import state_of
 
+from conftest import small_table
+
 WAIT = 600.0
 """Longest an undisturbed run may take, in seconds."""
 
@@ -48,19 +50,24 @@ def environment(base: Path) -> dict[str, str]:
     folders = {"TMPDIR": "tmp", "DSSTAN_WORKDIR": "work", "HOME": "home", "XDG_CACHE_HOME": "cache"}
     for name in (*folders.values(), "releases"):
         (base / name).mkdir(exist_ok=True)
-    # Pictures come after the release and take long; their font cache is made once.
     places = {key: str(base / name) for key, name in folders.items()}
     return {**os.environ, **places, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
-def demo(base: Path, number: int, copies: int) -> subprocess.Popen[bytes]:
-    """One demo, in a process of its own."""
+def demo(base: Path, number: int, small: bool) -> subprocess.Popen[bytes]:
+    """One demo, or a release of a small table, in a process of its own."""
+    folder = base / "releases" / f"run-{number:03d}"
+    options = ["demo", "--dataset", "simulated", "--copies", "20", "--out", str(folder)]
+    if small:
+        environment(base)
+        folder.mkdir()
+        small_table(30).to_csv(base / "in.csv", index=False)
+        options = ["synthesise", str(base / "in.csv"), "--formula", "log(value) ~ x"]
+        options += ["--coords", "east", "north", "--threshold", "0.15", "--accept-failed"]
+        options += ["--chains", "2", "--warmup", "200", "--samples", "300", "--copies", "20"]
+        options += ["--out", str(folder / "simulated")]
     return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "dsstan", "demo", "--dataset", "simulated"),
-            *("--engine", "embedded", "--copies", str(copies)),
-            *("--out", str(base / "releases" / f"run-{number:03d}")),
-        ],
+        [sys.executable, "-m", "dsstan", *options, "--engine", "embedded"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=environment(base),
@@ -77,14 +84,14 @@ def files_left(base: Path) -> list[Path]:
     return found
 
 
-def kill_at_random(base: Path, runs: int, seed: int, copies: int = 20) -> Tally:
+def kill_at_random(base: Path, runs: int, seed: int, *, small: bool = False) -> Tally:
     """Run and kill; the first run is not killed and sets the time."""
     rng, tally = random.Random(seed), Tally()
     begin = time.monotonic()
-    assert demo(base, 0, copies).wait(WAIT) == 0
+    assert demo(base, 0, small).wait(WAIT) == 0
     whole_time = time.monotonic() - begin
     for number in range(1, runs + 1):
-        process = demo(base, number, copies)
+        process = demo(base, number, small)
         tally.runs += 1
         try:
             process.wait(rng.uniform(0.0, 1.05 * whole_time))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 ADVICE = {
     4: ("choose", "make it", "written"),
     1: ("Try again", "Free some", "engine", "Please"),
-    2: ("make it",),
+    2: ("make it", "Free some"),
 }
 """Words of which a message with this exit code holds one."""
 

@@ -48,15 +48,15 @@ from dsstan.weights import smoothing
 TIMES = 10 if os.environ.get("DSSTAN_FUZZ") == "nightly" else 1
 
 CASES = {
-    "prepare": 900,
+    "prepare": 600,
     "parse": 400,
-    "weights": 200,
-    "copies": 150,
+    "weights": 120,
+    "copies": 110,
     "release": 60,
     "public": 250,
     "metadata": 200,
     "table": 200,
-    "job": 300,
+    "job": 250,
     "fit": 5,
 }
 """Cases of each test; together at least 2,000, and 20,000 at night."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import cmdstanpy
 
 _DIGITS = 17
+_LEAST_FREE = 2**20
 
 
 def _cmdstanpy() -> Any:
@@ -227,9 +228,19 @@ def _run(program: Program, call: Any, /, **arguments: Any) -> Any:
     try:
         return call(**arguments)
     except (RuntimeError, ValueError) as error:
-        raise EngineError(
-            f"CmdStan could not run {program.name}.stan: {_plain(str(error))}"
-        ) from None
+        reason = _plain(str(error)) + _if_full(work_parent())
+        raise EngineError(f"CmdStan could not run {program.name}.stan: {reason}") from None
+
+
+def _if_full(place: Path) -> str:
+    """What to add to an error where the disk is full: CmdStan itself doesn't notice."""
+    with suppress(OSError):
+        if shutil.disk_usage(place).free < _LEAST_FREE:
+            return (
+                f". The disk of {place} is full: free some space there, or name another "
+                "folder with DSSTAN_WORKDIR"
+            )
+    return ""
 
 
 def _plain(text: str) -> str:
