@@ -290,7 +290,8 @@ def main() -> None:
     except OSError as error:
         why = error.strerror or type(error).__name__
         _fail(
-            f"a file could not be written or read: {why}. Free some space, or check who may write there",
+            f"a file could not be written or read: {why}. Free some space, or look at who may "
+            "write there",
             EXIT_OTHER,
         )
     except Exception as error:
