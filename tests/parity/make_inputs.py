@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 if __package__ in (None, ""):
-    sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
+    sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (1, 2)]
 
 from dsstan.datasets import load_baltimore, load_simulated
+from parity.posterior_inputs import posterior
 
 INPUTS = Path(__file__).resolve().parent / "inputs"
 Array = NDArray[np.float64]
@@ -262,6 +263,7 @@ TOPICS = {
     "diagnostics": diagnostics,
     "truncated": truncated,
     "san_francisco": san_francisco,
+    "posterior": posterior,
 }
 
 
