@@ -136,15 +136,16 @@ def difference(ours: ArrayLike, theirs: Floats, measure: str) -> float:
     return float(np.max(np.where(np.isnan(gap), np.inf, gap)))
 
 
-def run_r(rscript: str, topic: str, output: Path | None = None) -> None:
-    """Run a twin; without an output it rewrites the golden.
+def run_r(rscript: str, topic: str, output: Path | None = None, *, short: bool = False) -> None:
+    """Run a twin; without an output it rewrites the golden. Only posteriors have a short run.
 
     Raises
     ------
     RuntimeError
         If R fails, with what it said.
     """
-    command = [rscript, f"tests/parity/{topic}.R", *([str(output)] if output else [])]
+    words = [*(["short"] if short else []), *([str(output)] if output else [])]
+    command = [rscript, f"tests/parity/{topic}.R", *words]
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False

@@ -1,6 +1,7 @@
 """Run every R twin again and rewrite the inputs, the golden files and the table.
 
-``python tests/parity/run.py [topic ...]``. Needs R with the packages that the twins name.
+``python tests/parity/run.py [topic ...]``. Needs R with the packages that the twins name. The
+posteriors, ``posterior_jags`` and ``posterior_gibbs``, take most of the time.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ if __package__ in (None, ""):
 
 from parity import make_inputs, table
 from parity.golden import SAN_FRANCISCO, TOPICS, run_r, san_francisco_file
+from parity.posterior import SYSTEMS
 
 
 def main(topics: list[str]) -> int:
     """Rewrite everything; 1 where R is missing or a topic is unknown."""
     rscript = shutil.which("Rscript")
-    unknown = set(topics) - set(TOPICS)
+    everything = (*TOPICS, *SYSTEMS)
+    unknown = set(topics) - set(everything)
     if rscript is None or unknown:
         print("Rscript is missing" if rscript is None else f"no such topic: {sorted(unknown)}")
         return 1
     make_inputs.main()
-    for topic in topics or TOPICS:
-        if topic == SAN_FRANCISCO and san_francisco_file() is None:
+    for topic in topics or everything:
+        if topic in (SAN_FRANCISCO, *SYSTEMS) and san_francisco_file() is None:
             print(f"{topic}: left as it is, the file is missing (DSSTAN_DATA)")
             continue
         begin = time.perf_counter()

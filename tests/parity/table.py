@@ -1,7 +1,7 @@
 """Write the table of claims in ``tests/parity/README.md`` between its markers.
 
 ``python tests/parity/table.py``. Needs no R: it holds Python's values against the golden files.
-Without the San Francisco file the differences of that topic stay as they are.
+Without the San Francisco file the differences that need it stay as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 if __package__ in (None, ""):
     sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (1, 2)]
 
+from mc import FALSE_ALARM
 from parity.golden import (
     FOLDER,
     SAN_FRANCISCO,
@@ -26,6 +27,16 @@ from parity.golden import (
     load,
     python_values,
     san_francisco_file,
+)
+from parity.posterior import (
+    COMPARED,
+    LIMIT,
+    POSTERIORS,
+    load_runs,
+    needs_file,
+    ours,
+    theirs,
+    z_scores,
 )
 
 README = FOLDER / "README.md"
@@ -97,10 +108,44 @@ def rows(measured: Mapping[str, Callable[[str], float]] | None = None) -> list[R
             )
             if measured and topic in measured:
                 worst[group] = max(worst.get(group, 0.0), measured[topic](key))
-    return [
+    exact = [
         replace(row, largest=shown(worst[group])) if group in worst else row
         for group, row in out.items()
     ]
+    return exact + posterior_rows(measured is not None)
+
+
+def posterior_rows(measured: bool = False) -> list[Row]:
+    """One row a posterior; with its largest difference where it can be measured."""
+    out = []
+    for name, (topic, case, model) in POSTERIORS.items():
+        run, system_ = theirs(name), load_runs(topic).system
+        gamma = {"unrestricted": "unrestricted"}.get(model, f"restricted, gamma {model}")
+        parameters = dict.fromkeys(key.split()[1].split("_")[0] for key in run.estimates)
+        what = ", ".join(_WORDS[p] for p in parameters)
+        row = Row(
+            topic,
+            f"means, sds and 2.5, 50 and 97.5% quantiles of {what}: {run.about['case']}, {gamma}",
+            system_,
+            len(run.estimates),
+            f"{LIMIT:.2f} Monte Carlo standard errors",
+            f"both sides' Monte Carlo errors; false alarm {FALSE_ALARM:.0e} over all {COMPARED} "
+            f"quantities; R has {min(run.ess.values()):.0f} effective draws or more",
+        )
+        if measured and not needs_file(case):
+            row = replace(row, largest=f"{max(z_scores(ours(name), run.estimates).values()):.1f}")
+        out.append(row)
+    return out
+
+
+_WORDS = {
+    "beta": "beta",
+    "sigma": "sigma_sq",
+    "tau": "tau_sq",
+    "phi": "phi",
+    "w": "w at five sites",
+    "copy": "the outlier's synthetic value",
+}
 
 
 def written() -> list[tuple[str, ...]]:
@@ -127,7 +172,7 @@ def main(_: list[str]) -> int:
     fresh = rows({topic: measure(topic) for topic in TOPICS if topic not in missing})
     old = {cells[:-1]: cells[-1] for cells in written()}
     kept = [
-        replace(row, largest=old.get(row.claimed, "not run")) if row.topic in missing else row
+        row if row.largest else replace(row, largest=old.get(row.claimed, "not run"))
         for row in fresh
     ]
     lines = [f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}", *(row.text for row in kept)]
