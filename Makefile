@@ -34,6 +34,7 @@ trust: $(VENV)/.test
 
 kills: $(VENV)/.test
 	$(BIN)/python tests/kills.py --runs 100 --out tests/benchmarks/kills.json
+	$(BIN)/python tests/trust_table.py
 
 lock: $(VENV)/.supply
 	$(BIN)/uv pip compile pyproject.toml --extra test --extra dev --extra examples \

@@ -349,7 +349,8 @@ def inject(name: str, base: Path) -> Outcome:
 
 
 if __name__ == "__main__":
-    from trust_table import write_table
+    from trust_table import inject_all, write_table
 
     with tempfile.TemporaryDirectory() as folder:
+        inject_all(Path(folder))
         write_table(Path(folder))

@@ -1,10 +1,14 @@
-"""Write ``docs/trust-table.md``: faults injected, bad input tried, and what happened."""
+"""Write ``docs/trust-table.md``: faults injected, bad input tried, and what happened.
+
+``python tests/faults.py`` injects the faults first; ``python tests/trust_table.py`` writes the page
+from those done last, from ``tests/kills.py`` and from ``tests/memory.py``.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from dsstan.problem import prepare
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "trust-table.md"
+DONE = ROOT / "tests" / "benchmarks" / "faults.json"
 KILLS = ROOT / "tests" / "benchmarks" / "kills.json"
 MEMORY = ROOT / "tests" / "benchmarks" / "memory.json"
 
@@ -41,23 +46,25 @@ def cell(text: Any) -> str:
     return str(text).replace("|", "\\|").replace("\n", " ").replace("<", "\\<")
 
 
-def faults(folder: Path) -> list[str]:
-    """A row for each fault."""
-    rows = [
-        "| fault | exit code | release | files left | message |",
-        "|---|---|---|---|---|",
-    ]
+def inject_all(folder: Path) -> None:
+    """Do every fault and keep what happened."""
+    found = []
     for number, name in enumerate(FAULTS):
         try:
             done = inject(name, folder / str(number))
+            row = [name, str(done.code), done.release, str(done.left), done.said]
         except LeftOut as reason:
-            rows.append(f"| {cell(name)} | | | | left out: {reason} |")
-            continue
-        rows.append(
-            f"| {cell(name)} | {done.code} | {done.release} | {done.left} | {cell(done.said)} |"
-        )
-        print(rows[-1])
-    return rows
+            row = [name, "", "", "", f"left out: {reason}"]
+        print(" | ".join(row), flush=True)
+        found.append(row)
+    DONE.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def faults() -> list[str]:
+    """A row for each fault."""
+    head = ["fault", "exit code", "release", "files left", "message"]
+    rows = [head, ["---"] * 5, *json.loads(DONE.read_text())]
+    return ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
 
 
 def told(call: Any, *arguments: Any, **options: Any) -> str:
@@ -92,12 +99,13 @@ def bad_input(folder: Path) -> list[str]:
 
 
 def write_table(folder: Path) -> None:
-    """Do everything and write the page."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    lines = ["## Faults", "", *faults(folder), "", "## Kills at random moments", ""]
+    """Write the page from the faults done last, and try the bad input."""
+    lines = ["## Faults", "", *faults(), ""]
     if KILLS.is_file():
         tally = json.loads(KILLS.read_text())
         lines += [
+            "## Kills at random moments",
+            "",
             f"`python tests/kills.py`: {tally['runs']} runs of the demo, {tally['killed']} of them "
             f"killed by SIGKILL before their end. Whole releases {tally['whole']}, none "
             f"{tally['none']}, **half releases {tally['half']}**. Files left outside releases "
@@ -125,3 +133,8 @@ def write_table(folder: Path) -> None:
         "",
     ]
     OUT.write_text(HEAD + "\n".join(lines))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        write_table(Path(name))
