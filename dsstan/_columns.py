@@ -66,7 +66,13 @@ def covariate(column: pd.Series, name: str, *, category: bool = False) -> Any:
             )
         return pd.Categorical(column)
     if column.dtype == object:
-        column = column.infer_objects()
+        try:
+            column = column.infer_objects()
+        except UnicodeError:
+            raise TableError(
+                f"Column {name!r} holds text that is no Unicode (a lone surrogate), as a file read "
+                "in a wrong encoding does. Read it in the right one."
+            ) from None
     kind = pd.api.types
     if category and kind.is_integer_dtype(column.dtype):
         return pd.Categorical(column.to_numpy(dtype=np.int64))  # named 2, not 2.0

@@ -116,6 +116,11 @@ def write_release(
             f"{error.strerror or type(error).__name__}. Nothing was left "
             "behind; free some space or choose another folder"
         ) from None
+    except UnicodeError:
+        raise ReleaseError(
+            "the release could not be written: a column holds text that is no Unicode (a lone "
+            "surrogate). Read the table in its right encoding"
+        ) from None
     return target
 
 

@@ -102,6 +102,18 @@ def test_there_are_as_many_cases_as_promised():
     crs=st.sampled_from([None, None, None, "EPSG:4326", "EPSG:0", 3, "EPSG:32610", object()]),
 )
 @cases("prepare")
+@example(
+    table=pd.DataFrame(
+        {
+            **{"east": np.arange(9.0), "north": np.arange(9.0) ** 2, "value": [1.0, 2.0, 3.0] * 3},
+            "kind": pd.Series(["a", "\ud800", "b"] * 3, dtype=object),
+        }
+    ),
+    formula="value ~ kind",
+    coords=("east", "north"),
+    distance=None,
+    crs=None,
+)
 def test_prepare(table, formula, coords, distance, crs):
     problem = or_error(ds.prepare, table, formula, coords=coords, distance=distance, crs=crs)
     if problem is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -189,10 +190,25 @@ def test_what_begins_like_a_formula_is_told_from_what_does_not(text, runs):
     assert is_formula(text) is runs
 
 
+def with_table(kept, table):
+    """Copies of a fit, as if its table had been another with the same responses."""
+    problem = dataclasses.replace(kept.problem, table=table)
+    start = dataclasses.replace(kept.start, problem=problem)
+    fit = dataclasses.replace(kept, problem=problem, start=start)
+    return dataclasses.replace(ds.synthesise(kept, 2, seed=1), fit=fit)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_text_that_is_no_unicode_is_told_and_leaves_nothing(kept, tmp_path, kind):
+    table = kept.problem.table.assign(note=pd.Series(["\ud800"] * 60, dtype=object))
+    release = with_table(kept, table)
+    with pytest.raises(ReleaseError, match="no Unicode"):
+        release.write(tmp_path / "out", format=kind)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("where", ["column", "category", "index", "name"])
 def test_text_that_a_spreadsheet_would_run_is_refused(kept, tmp_path, where):
-    import dataclasses
-
     table = kept.problem.table.copy()
     if where == "column":
         table["note"] = ["=4321"] + ["a"] * 59
@@ -202,8 +218,7 @@ def test_text_that_a_spreadsheet_would_run_is_refused(kept, tmp_path, where):
         table.index = pd.Index(["=4321", *map(str, range(59))])
     else:
         table["=4321"] = 1.0
-    fit = dataclasses.replace(kept, problem=dataclasses.replace(kept.problem, table=table))
-    release = dataclasses.replace(ds.synthesise(kept, 2, seed=1), fit=fit)
+    release = with_table(kept, table)
     with pytest.raises(ReleaseError, match="begins like a formula") as caught:
         release.write(tmp_path / "out")
     assert where == "name" or "4321" not in str(caught.value)
