@@ -9,19 +9,15 @@ an analyst could still estimate. After Quick, Holan and Wikle (2018).
 
 from dsstan._version import __version__
 from dsstan.assessment import assess
-from dsstan.attacker import attack
-from dsstan.continuous import continuous_weights
 from dsstan.datasets import load_baltimore, load_san_francisco, load_simulated
 from dsstan.disclosure import disclosure
 from dsstan.fit import Fit, fit
 from dsstan.frontier import compare
 from dsstan.latent import surface_on_grid
-from dsstan.plots import plot_copies, plot_frontier, plot_surface
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.protect import protect
 from dsstan.synthesis import Synthesis, synthesise
-from dsstan.targets import solve_targets
 from dsstan.utility import combine, utility
 from dsstan.weights import Weights, flag_isolated, own_weights
 
@@ -33,10 +29,8 @@ __all__ = [
     "Weights",
     "__version__",
     "assess",
-    "attack",
     "combine",
     "compare",
-    "continuous_weights",
     "disclosure",
     "fit",
     "flag_isolated",
@@ -44,12 +38,8 @@ __all__ = [
     "load_san_francisco",
     "load_simulated",
     "own_weights",
-    "plot_copies",
-    "plot_frontier",
-    "plot_surface",
     "prepare",
     "protect",
-    "solve_targets",
     "surface_on_grid",
     "synthesise",
     "utility",

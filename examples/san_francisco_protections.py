@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 import dsstan as ds
-from dsstan.continuous import continuous_effect
+from dsstan.attacker import attack
+from dsstan.continuous import continuous_effect, continuous_weights
 
 FORMULA = "log(price) ~ scale(log(squarefeet))"
 M = 0.01  # degrees; flags the paper's seven homes
@@ -99,13 +100,13 @@ for protection, one in found.items():
 # %%
 people = ds.prepare(ds.load_simulated(), "log(income) ~ 1", coords=("s1", "s2"))
 first = ds.fit(people, seed=1)
-weights, gamma = ds.continuous_weights(first)
+weights, gamma = continuous_weights(first)
 smooth = ds.fit(people, weights=weights, gamma=gamma, start=first, seed=2)
 flagged = ds.fit(people, weights=ds.flag_isolated(first, distance=0.13), start=first, seed=3)
 print(continuous_effect(smooth))
 outlier = int(np.argmax(weights.nearest))
 for name, fit in (("none", first), ("continuous", smooth), ("flagged", flagged)):
-    left = ds.attack(fit, copies=COPIES, against=first, draws=40).sd()[outlier]
+    left = attack(fit, copies=COPIES, against=first, draws=40).sd()[outlier]
     print(f"{name}: sd of the outlier left after {COPIES} copies {left:.3f}")
 
 # %% [markdown]
@@ -114,4 +115,4 @@ for name, fit in (("none", first), ("continuous", smooth), ("flagged", flagged))
 # 1. Give `floor=0.1` to `assess`. How many copies may be published under each protection?
 # 2. `ds.compare(problem, start=free, distances=(0.005, 0.01, 0.015), ...)` judges rules too.
 #    Which settings does no other beat?
-# 3. Let `ds.solve_targets` find the smoothing that leaves every home 0.05 with 10 copies.
+# 3. Let `solve_targets` of `dsstan.targets` find the smoothing that leaves every home 0.05 with 10 copies.
