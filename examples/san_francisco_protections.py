@@ -115,4 +115,5 @@ for name, fit in (("none", first), ("continuous", smooth), ("flagged", flagged))
 # 1. Give `floor=0.1` to `assess`. How many copies may be published under each protection?
 # 2. `ds.compare(problem, start=free, distances=(0.005, 0.01, 0.015), ...)` judges rules too.
 #    Which settings does no other beat?
-# 3. Let `solve_targets` of `dsstan.targets` find the smoothing that leaves every home 0.05 with 10 copies.
+# 3. Let `solve_targets` of `dsstan.targets` find the smoothing that leaves every home 0.05
+#    with 10 copies.
