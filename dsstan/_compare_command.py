@@ -125,12 +125,12 @@ def _show(found: Frontier, floor: float | None) -> None:
     if found.at_risk.any():
         best = {(r["setting"], r["copies"]) for r in found.best().to_dict("records")}
     table = Table(
-        "setting", "L", "flagged", "least sd", "median sd", "near", "overlap", "surface", box=None
+        "setting", "L", "flagged", "least sd", "of all", "near", "overlap", "surface", box=None
     )
     for row in found.table.to_dict("records"):
         mark = "*" if (row["setting"], row["copies"]) in best else ""
         poor = "" if row["passed"] else " (verdict failed)"
-        numbers = ("sd_at_risk", "sd_median_at_risk", "share_at_risk", "overlap", "surface")
+        numbers = ("sd_at_risk_known", "sd_all", "share_at_risk", "overlap", "surface")
         cells = [escape(f"{row['setting']}{poor} {mark}"), str(row["copies"]), str(row["flagged"])]
         for name in numbers:
             missing = row[name] is None or row[name] != row[name]
@@ -138,14 +138,16 @@ def _show(found: Frontier, floor: float | None) -> None:
         table.add_row(*cells)
     out.print(table)
     out.print(
-        f"{int(found.at_risk.sum())} records at risk, those that any rule flags. Least and median "
-        "sd of them left to one who knows all others (modelled scale); near: share of their "
-        "copies within 10% of the truth; overlap of the regression's intervals; correlation of "
-        "the predicted surfaces. * no other setting with this L is better in median sd and overlap"
+        f"{int(found.at_risk.sum())} records at risk, those that any rule of this grid flags. "
+        "Least sd of them, and of all records, left to one who knows all others and the variances "
+        "(modelled scale); near: share of the copies of those at risk within 10% of the truth; "
+        "overlap of the regression's intervals; correlation of the predicted surfaces. * no other "
+        "setting with this L is better in least sd and overlap, ties within Monte Carlo error"
     )
     if floor is not None:
-        good = found.table[found.table["sd_at_risk"].fillna(0.0) >= floor]
-        names = ", ".join(f"{r['setting']} (L = {r['copies']})" for r in good.to_dict("records"))
-        say(f"Leave at least {floor:g} to every record at risk: {names or 'none'}")
+        for words, column in (("every record", "sd_all"), ("those at risk", "sd_at_risk_known")):
+            good = found.table[found.table[column].fillna(0.0) >= floor].to_dict("records")
+            names = ", ".join(f"{r['setting']} (L = {r['copies']})" for r in good)
+            say(f"Leave at least {floor:g} to {words}: {names or 'none'}")
     for name, reason in found.failed.items():
         say(f"{name} could not be judged: {reason}", "yellow")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,24 @@ from dsstan.fit import PROTECTIONS, Fit
 from dsstan.overlap import interval_overlap
 from dsstan.seeds import root_seed
 from dsstan.spatial_surfaces import predicted_surface, surface_correlation
-from dsstan.synthesis import Synthesis, synthesise
+from dsstan.synthesis import Synthesis, carried_effect, synthesise
 from dsstan.utility import LEVEL, combine, ols
 from dsstan.weights import PAPER_CORRELATION, smoothing
 
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
+
+
+LEGEND = (
+    "sd: what is left to one who knows all other records, modelled scale, smallest over the "
+    "records at risk (those that any rule flags) or over all; known and median: he knows the "
+    "variances behind each copy, fixed: they tell him nothing. share: copies near the truth. "
+    "overlap and width_ratio: of the regression's intervals. surface: correlation of predicted "
+    "surfaces. passed: the fit's verdict"
+)
+
+MOST_SETS, ALL_COPIES = 10, 400
+"""Sets of copies behind a mean of utility, and copies of all sets together."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,7 @@ class Cell:
     shares
         Share of copies near the truth, shape (len(copies), N).
     overlap, width_ratio, surface
-        Utility at each L.
+        Utility at each L, a mean over several sets of L copies, and its Monte Carlo error.
     """
 
     gamma: float
@@ -126,6 +139,9 @@ class Cell:
     overlap: list[float]
     width_ratio: list[float]
     surface: list[float]
+    overlap_error: list[float]
+    width_ratio_error: list[float]
+    surface_error: list[float]
     known: Floats = field(repr=False)
     fixed: Floats = field(repr=False)
     shares: Floats = field(repr=False)
@@ -135,17 +151,18 @@ class Cell:
         out: list[dict[str, Any]] = []
         for i, count in enumerate(self.copies):
             row: dict[str, Any] = {"copies": count}
-            for name, sd in (("sd_at_risk", self.known), ("sd_most_at_risk", self.fixed)):
+            for name, sd in (("sd_at_risk_known", self.known), ("sd_at_risk_fixed", self.fixed)):
                 row[name] = float(sd[i][at_risk].min()) if at_risk.any() else pd.NA
-            row["sd_median_at_risk"] = (
+            row["sd_at_risk_median"] = (
                 float(np.median(self.known[i][at_risk])) if at_risk.any() else pd.NA
             )
             row["sd_all"] = float(self.known[i].min())
             for name, members in (("share_at_risk", at_risk), ("share_others", ~at_risk)):
                 share = self.shares[i][members]
                 row[name] = float(share.mean()) if share.size else pd.NA
-            row["overlap"], row["width_ratio"] = self.overlap[i], self.width_ratio[i]
-            row["surface"] = self.surface[i]
+            for name in ("overlap", "width_ratio", "surface"):
+                row[name] = getattr(self, name)[i]
+                row[f"{name}_error"] = getattr(self, f"{name}_error")[i]
             out.append(row)
         return out
 
@@ -162,23 +179,21 @@ def measure(
     sigma_sq, tau_sq, phi = (float(np.median(free.draws[k])) for k in ("sigma_sq", "tau_sq", "phi"))
     covariance = (sigma_sq, tau_sq, phi)
     original = predicted_surface(fitted, fitted.problem.y, covariance)
-    shares, kept = [], []
+    shares, means, errors = [], [], []
     for count in copies:
-        release = synthesise(
-            fitted,
-            count,
-            seed=seed,
-            accept_failed=True,
-            accept_few_draws=True,
-            progress=False,
-        )
-        shares.append(within(release.values, truth, relative * np.abs(truth)))
-        mean = predicted_surface(fitted, release.modelled().mean(axis=0), covariance)
-        kept.append((*_regression(release), surface_correlation(mean, original)))
-    overlap, width, surface = (list(column) for column in zip(*kept, strict=True))
+        near, kept = np.zeros(len(truth)), []
+        for release in _sets(fitted, count, seed):
+            near += within(release.values, truth, relative * np.abs(truth))
+            mean = predicted_surface(fitted, release.modelled().mean(axis=0), covariance)
+            kept.append((*_regression(release), surface_correlation(mean, original)))
+        shares.append(near / len(kept))
+        means.append(np.mean(kept, axis=0))
+        errors.append(np.std(kept, axis=0, ddof=1) / np.sqrt(len(kept)))
+    overlap, width, surface = np.transpose(means).tolist()
+    overlap_error, width_error, surface_error = np.transpose(errors).tolist()
     return Cell(
         gamma=fitted.gamma,
-        effect=release.effect,
+        effect=carried_effect(fitted)[1],
         passed=fitted.verdict.passed and free.verdict.passed,
         sigma_sq=float(fitted.draws["sigma_sq"].mean()),
         tau_sq=float(fitted.draws["tau_sq"].mean()),
@@ -186,10 +201,28 @@ def measure(
         overlap=overlap,
         width_ratio=width,
         surface=surface,
+        overlap_error=overlap_error,
+        width_ratio_error=width_error,
+        surface_error=surface_error,
         known=np.stack([found.sd(count, variances="known") for count in copies]),
         fixed=np.stack([found.sd(count) for count in copies]),
         shares=np.stack(shares),
     )
+
+
+def _sets(fitted: Fit, count: int, seed: int) -> Iterator[Synthesis]:
+    """Several sets of copies: 10, or as many as come to 400 copies, at least 2."""
+    children = np.random.SeedSequence(seed).spawn(max(2, min(MOST_SETS, ALL_COPIES // count)))
+    for child in children:
+        words = child.generate_state(4, np.uint32)
+        yield synthesise(
+            fitted,
+            count,
+            seed=int.from_bytes(words.tobytes(), "little"),
+            accept_failed=True,
+            accept_few_draws=True,
+            progress=False,
+        )
 
 
 def _regression(release: Synthesis) -> tuple[float, float]:
@@ -201,6 +234,11 @@ def _regression(release: Synthesis) -> tuple[float, float]:
     pooled = combine(np.stack([f[0] for f in fits]), np.stack([f[1] for f in fits]))
     found = interval_overlap((coef - half, coef + half), (pooled.low, pooled.high))
     return float(np.mean(found.truncated)), float(np.mean(found.width_ratio))
+
+
+def _checksum(raw: dict[str, Any]) -> str:
+    """Of a setting as JSON."""
+    return hashlib.sha256(json.dumps(raw, sort_keys=True).encode()).hexdigest()
 
 
 class Store:
@@ -225,6 +263,11 @@ class Store:
     def root(self, seed: int | None) -> int:
         """The folder's root seed, else the one given or a fresh one, which is kept."""
         known = self._json("run")
+        if known is None and self.folder is not None and any(self.folder.glob("*.json")):
+            raise InputError(
+                f"the folder {self.folder} holds finished settings but its run.json is missing or "
+                "damaged, so it can't be told whose they are: choose another folder"
+            )
         if known is None:
             root = root_seed(seed)
             self._write("run", {"seed": str(root), "belongs_to": None})
@@ -247,15 +290,17 @@ class Store:
         elif known["belongs_to"] != fingerprint:
             raise InputError(
                 f"the folder {self.folder} holds a comparison of another table or another "
-                "unrestricted fit: choose another folder"
+                "unrestricted fit (its formula, priors and sampler settings count): choose another "
+                "folder"
             )
 
     def read(self, key: str) -> Cell | None:
         """A finished setting; None where there is none, or its file is damaged."""
-        raw = self._json(key)
-        if raw is None:
-            return None
+        kept = self._json(key)
         try:
+            raw = kept["cell"]
+            if kept["sha256"] != _checksum(raw):
+                return None
             for name in ("known", "fixed", "shares"):
                 raw[name] = np.array(raw[name], dtype=np.float64)
             return Cell(**raw)
@@ -267,7 +312,7 @@ class Store:
         raw = asdict(cell)
         for name in ("known", "fixed", "shares"):
             raw[name] = raw[name].tolist()
-        self._write(key, raw)
+        self._write(key, {"sha256": _checksum(raw), "cell": raw})
 
     def _json(self, name: str) -> Any:
         """A file's content; None where it is missing or no JSON."""

@@ -96,7 +96,7 @@ def show_attacker(found: Assessment) -> None:
     groups = list(dict.fromkeys(rows.index.get_level_values("group")))
     for group in groups:
         for count in (0, *found.copies):
-            label = f"{group}, " + (f"from {count} copies" if count else "without any copy")
+            label = f"{group}, " + (f"L = {count}" if count else "without any copy")
             cells = []
             for name in fits:
                 least, most = (float(rows[name, group, count, b]) for b in ("known", "fixed"))
@@ -108,8 +108,8 @@ def show_attacker(found: Assessment) -> None:
         f"On the modelled scale, over {found.after.draws} posterior draws; the first number where "
         "he knows the variances behind each copy, the second where they tell him nothing"
     )
-    if found.rose_most is not None:
-        say("Protection raised the risk of some record: rose_most in summary.json says which")
+    for remark in found.risen_remarks():
+        say(f"{remark}, in summary.json")
     for remark in found.floor_remarks():
         say(remark)
 
@@ -160,4 +160,7 @@ def _show_outlier(release: Synthesis) -> None:
             f"{low:.2f}, {high:.2f}",
         )
     out.print(table)
-    out.print(f"truth {problem.y[record]:.2f}, on the modelled scale ({problem.transform.name})")
+    out.print(
+        f"truth {problem.y[record]:.2f}, on the modelled scale ({problem.transform.name}); shown "
+        "because this table is public"
+    )

@@ -20,9 +20,9 @@ __all__ = ["plot_frontier", "plot_release_size"]
 
 _COLOURS = {"none": GREY, "paper": RED, "preserving": BLUE, "cut": GREEN}
 _WORDS = {
-    "sd_at_risk": "smallest sd left to the intruder, records at risk",
-    "sd_most_at_risk": "smallest sd left to the intruder (variances untold), records at risk",
-    "sd_median_at_risk": "median sd left to the intruder, records at risk",
+    "sd_at_risk_known": "smallest sd left to the intruder, records at risk",
+    "sd_at_risk_fixed": "smallest sd left to the intruder (variances untold), records at risk",
+    "sd_at_risk_median": "median sd left to the intruder, records at risk",
     "sd_all": "smallest sd left to the intruder, all records",
     "share_at_risk": "share of copies near the truth, records at risk",
     "overlap": "overlap of the regression's intervals",
@@ -34,7 +34,7 @@ _WORDS = {
 def plot_frontier(
     frontier: Frontier,
     *,
-    risk: str = "sd_median_at_risk",
+    risk: str = "sd_at_risk_known",
     utility: str = "overlap",
     floor: float | None = None,
 ) -> ggplot:
@@ -88,7 +88,9 @@ def _labelled(table: pd.DataFrame) -> None:
     table["L"] = pd.Categorical(
         [f"L = {c}" for c in table["copies"]], [f"L = {c}" for c in counts], ordered=True
     )
-    table["rule"] = [name.split(", ")[0] for name in table["setting"]]
+    rules = [name.split(", ")[0] for name in table["setting"]]
+    order = table.assign(rule=rules).sort_values("value", kind="stable")["rule"]
+    table["rule"] = pd.Categorical(rules, list(dict.fromkeys(order)))
     # gamma makes no difference under cut; continuous weights have one of their own.
     own = table["protection"].isin(["none", "cut"]) | (table["rule"] == "continuous weights")
     words = ["any" if mine else f"{g:.4g}" for mine, g in zip(own, table["gamma"], strict=True)]
@@ -119,8 +121,10 @@ def plot_release_size(assessment: Assessment, *, most: int = 500) -> ggplot:
         raise InputError(f"most must be a whole number of at least 2, got {most!r}")
     counts = np.unique(np.round(np.geomspace(1, most, 40)).astype(int))
     table = assessment.curve([int(c) for c in counts])
-    fits = {"unrestricted": GREEN, "restricted": BLUE}
-    fits = {k: v for k, v in fits.items() if k in set(table["fit"])}
+    words = {"unrestricted": "without protection", "restricted": "with protection"}
+    colours = {"without protection": GREEN, "with protection": BLUE}
+    table["fit"] = table["fit"].map(words)
+    fits = {k: v for k, v in colours.items() if k in set(table["fit"])}
     table["fit"] = pd.Categorical(table["fit"], list(fits))
     plot: ggplot = (
         p9.ggplot(table, p9.aes(x="copies", ymin="known", ymax="fixed", fill="fit"))
@@ -132,8 +136,16 @@ def plot_release_size(assessment: Assessment, *, most: int = 500) -> ggplot:
         + p9.scale_y_log10()
         + p9.scale_fill_manual(values=list(fits.values()))
         + p9.scale_color_manual(values=list(fits.values()))
-        + p9.labs(x="copies released, L", y="smallest sd left to the intruder", fill="", color="")
-        + picture_theme((7.6, 3.6))
+        + p9.labs(
+            x="copies released, L",
+            y="smallest sd left (modelled scale)",
+            fill="",
+            color="",
+            title="What the release leaves to one who knows all other records",
+            caption="Bands: he knows the variances behind each copy (below), or not (above)"
+            + ("" if assessment.floor is None else "; dashed: the floor"),
+        )
+        + picture_theme((8.2, 4.0))
     )
     if assessment.floor is not None:
         plot += p9.geom_hline(yintercept=assessment.floor, linetype="dashed", color=GREY)

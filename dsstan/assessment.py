@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
 from dsstan.attacker import Attack, attack
 from dsstan.disclosure import RELATIVE, Disclosure, disclosure, sides
@@ -28,6 +29,9 @@ Floats = NDArray[np.float64]
 
 MANY = 500
 """A number of copies that stands for a very large release."""
+
+ERRORS, MATERIAL = 3.0, 1.05
+"""A rise of risk is told of beyond so many Monte Carlo errors, and from this ratio of sds on."""
 
 BOUNDS = ("known", "fixed")
 """The intruder's knowledge of the variances: least and most sd he can be left with."""
@@ -73,6 +77,8 @@ class Assessment:
             self._add_sds(out, found, name)
         if self.before is None:
             self._add_sds(out, self.after, "unrestricted")
+        if self.floor is not None:
+            out["below_floor"] = self.after.sd(variances="known") < self.floor
         return out
 
     def _add_sds(self, out: pd.DataFrame, found: Attack, name: str) -> None:
@@ -92,17 +98,25 @@ class Assessment:
         return np.asarray(self.before.sd(self.after.copies, variances="known") / after)
 
     @property
-    def rose_most(self) -> int | None:
-        """Position of the record whose risk protection raised most.
+    def risen(self) -> NDArray[np.intp]:
+        """Positions of the records whose risk protection raised.
 
-        None if it raised none by more than three Monte Carlo errors.
+        By five per cent of the sd or more, and by more than three Monte Carlo errors (with
+        few draws more, by Student's t).
         """
         if self.before is None:
-            return None
+            return np.array([], dtype=np.intp)
         error = np.hypot(self.before.relative_error(), self.after.relative_error())
-        rise = np.where(np.log(self.rise) > 3.0 * error, self.rise, 0.0)
-        worst = int(np.argmax(rise))
-        return worst if rise[worst] > 1.0 else None
+        few = min(self.before.effective, self.after.effective) - 1.0
+        limit = stats.t.isf(stats.norm.sf(ERRORS), few)
+        rise = self.rise
+        return np.flatnonzero((np.log(rise) > limit * error) & (rise >= MATERIAL))
+
+    @property
+    def rose_most(self) -> int | None:
+        """Position of the record among :attr:`risen` whose risk rose most; None without any."""
+        risen = self.risen
+        return int(risen[np.argmax(self.rise[risen])]) if risen.size else None
 
     @property
     def largest_release(self) -> int | None:
@@ -170,6 +184,7 @@ class Assessment:
             rows = table[table["fit"] == name]
             out[name] = None if rows.empty else _nested(rows)
         worst, below = self.rose_most, self.below_floor
+        out["records_risen"] = int(self.risen.size)
         out["rose_most"] = None if worst is None else self._one(worst)
         out["floor"] = (
             None
@@ -206,18 +221,29 @@ class Assessment:
             "Smallest sd left to an intruder who knows all other records and sees the release",
             f"(modelled scale, averaged over {self.after.draws} posterior draws)",
             text,
-            *self.remarks(),
+            "known: he knows the variances behind each copy; fixed: they tell him nothing",
+            *self.risen_remarks(),
+            *self.floor_remarks(),
         ]
         return "\n".join(lines)
 
+    def risen_remarks(self) -> list[str]:
+        """A sentence on the records whose risk rose, if any. It names none."""
+        if not self.risen.size:
+            return []
+        return [
+            f"Protection raised the risk of {self.risen.size} records: rose_most says which most"
+        ]
+
     def remarks(self) -> list[str]:
-        """Sentences on what rose and on the floor. They may name a record."""
+        """Sentences on what rose and on the floor. They may name a record: confidential."""
         out = []
         worst = self.rose_most
         if worst is not None:
             one = self._one(worst)
             out.append(
-                f"Risk rose most at record {one['record']} (row {worst}, counted from 0): the "
+                f"Protection raised the risk of {self.risen.size} records. It rose most at record "
+                f"{one['record']} (row {worst}, counted from 0): the "
                 f"sd left fell from {one['sd_before']:.3g} to {one['sd_after']:.3g}"
             )
         return out + self.floor_remarks()
@@ -226,10 +252,17 @@ class Assessment:
         """A sentence on the floor, if there is one. It names no record."""
         if self.floor is None:
             return []
+        n, most = self.after.exposure.size, self.largest_release
+        told = int(np.sum(self.after.leave_one_out < self.floor))
+        if told:
+            reach = f"no release meets it for all: {told} are below it without any copy"
+        elif most == 0:
+            reach = "not even one copy meets it for all"
+        else:
+            reach = f"the largest release that meets it for all has {most} copies"
         return [
-            f"{self.below_floor.size} of {self.after.exposure.size} records are below the floor "
-            f"{self.floor:g} at {self.after.copies} copies; the largest release that meets it for "
-            f"all has {self.largest_release} copies"
+            f"{self.below_floor.size} of {n} records are below the floor {self.floor:g} at "
+            f"{self.after.copies} copies, for an intruder who knows the variances; {reach}"
         ]
 
 

@@ -143,8 +143,9 @@ class Attack:
         Monte Carlo standard error of ``information + leak``, shape (N,).
     exposure
         h_ii, shape (N,).
-    draws
-        Posterior draws averaged over.
+    draws, effective
+        Posterior draws averaged over; of them, at most as many count for an error as the
+        fit's effective sample size.
     """
 
     leave_one_out: Floats = field(repr=False)
@@ -156,6 +157,7 @@ class Attack:
     index: pd.Index = field(repr=False)
     copies: int
     draws: int
+    effective: float
     seconds: float
 
     def sd(self, copies: int | None = None, *, variances: str = "fixed") -> Floats:
@@ -182,7 +184,8 @@ class Attack:
     def relative_error(self) -> Floats:
         """Monte Carlo error of the sd after the planned L copies, known variances, by the sd."""
         precision = self.sd(variances="known") ** -2
-        return np.asarray(0.5 * self.copies * self.error / precision)
+        error = self.error * np.sqrt(self.draws / self.effective)
+        return np.asarray(0.5 * self.copies * error / precision)
 
     def _of_one_copy(self, variances: str) -> Floats:
         """Information of one copy, shape (N,)."""
@@ -297,7 +300,7 @@ def attack(
         threadpool_limits(limits=1, user_api="blas"),
         progress_bar("attack", progress) as advance,
     ):
-        alone = unrestricted_terms(free, draws)
+        alone = unrestricted_terms(free, DRAWS)  # one benchmark, whatever the copies need
         own = unrestricted_terms(fit, draws) if unrestricted else _averaged(fit, effect, picks)
         advance(1.0)
     with np.errstate(divide="ignore"):
@@ -312,8 +315,15 @@ def attack(
         index=fit.problem.table.index,
         copies=planned,
         draws=len(picks),
+        effective=_effective(fit, len(picks)),
         seconds=time.perf_counter() - begin,
     )
+
+
+def _effective(fit: Fit, draws: int) -> float:
+    """Draws that count as independent, at least 2."""
+    size = fit.worst_ess
+    return float(max(2.0, min(draws, size))) if np.isfinite(size) else 2.0
 
 
 def _averaged(fit: Fit, effect: str, picks: NDArray[np.intp]) -> MeanTerms:

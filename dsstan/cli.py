@@ -34,6 +34,7 @@ from dsstan.demo import EXAMPLES, run_example
 from dsstan.doctor import examine
 from dsstan.errors import (
     ConvergenceError,
+    DisclosureError,
     DsstanError,
     DsstanWarning,
     InputError,
@@ -44,12 +45,13 @@ from dsstan.fit import PROTECTIONS
 from dsstan.job import read_job
 from dsstan.priors import Priors
 from dsstan.protect import protect
+from dsstan.public import public_columns
 from dsstan.reading import read_table
 from dsstan.release import FORMATS, check_target, write_release
 from dsstan.utility import utility
 from dsstan.workspace import Leftover, leftovers, remove
 
-EXIT_INPUT, EXIT_CONVERGENCE, EXIT_RELEASE, EXIT_OTHER = 2, 3, 4, 1
+EXIT_INPUT, EXIT_CONVERGENCE, EXIT_RELEASE, EXIT_DISCLOSURE, EXIT_OTHER = 2, 3, 4, 5, 1
 
 app = typer.Typer(
     help="Publish exact locations without publishing people: synthetic copies of a geocoded "
@@ -125,8 +127,14 @@ def synthesise(
     ] = "refuse",
     floor: Annotated[
         float | None,
-        typer.Option(help="Least sd to leave to an intruder, modelled scale; records below it."),
+        typer.Option(
+            help="Least sd to leave to an intruder about every record, modelled scale; a release "
+            "that leaves less is refused."
+        ),
     ] = None,
+    accept_below_floor: Annotated[
+        bool, typer.Option("--accept-below-floor", help="Go on although the floor is missed.")
+    ] = False,
     workdir: WorkDir = None,
 ) -> None:
     """Make a release from a confidential table."""
@@ -161,12 +169,21 @@ def synthesise(
         priors=None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
     )
     found = assess(release, absolute=absolute, floor=floor)
-    target = write_release(release, out_folder, format=format, csv_text=csv_text, assessment=found)
+    target = write_release(
+        release,
+        out_folder,
+        format=format,
+        csv_text=csv_text,
+        assessment=found,
+        accept_below_floor=accept_below_floor,
+    )
     show_fits(release)
     show_shares(found.shares)
     show_attacker(found)
     if release.copies > 1:
         show_estimates(utility(release))
+    same = [name for name in public_columns(release) if name != release.problem.response]
+    say(f"Published as collected: {', '.join(map(str, same))}")
     say(f"Copies to publish: {target / 'public'}")
     say(f"Keep to yourself:  {target / 'confidential'}")
 
@@ -239,7 +256,9 @@ def doctor(
         table.add_row(mark, finding.what, escape(finding.detail), finding.needed_for)
     out.print(table)
     if found:
-        say(f"{len(found)} folders of killed runs are left: dsstan doctor --clean removes them")
+        say(f"{len(found)} folders of killed runs are left; dsstan doctor --clean removes them:")
+        for leftover in found:
+            say(f"  {leftover.folder}")
 
 
 def clean_up(found: list[Leftover]) -> None:
@@ -267,7 +286,8 @@ def main() -> None:
     """Run the command line with plain errors and documented exit codes.
 
     Exit codes: 0 done; 1 another error; 2 wrong input; 3 a fit that must
-    not reach synthesis; 4 a release that can't be written; 130 interrupted.
+    not reach synthesis; 4 a release that can't be written; 5 one that misses its floor;
+    130 interrupted.
     """
     warnings.showwarning = _show_warning
     for name in ("SIGTERM", "SIGHUP"):
@@ -283,6 +303,8 @@ def main() -> None:
         _fail(error, EXIT_CONVERGENCE)
     except ReleaseError as error:
         _fail(error, EXIT_RELEASE)
+    except DisclosureError as error:
+        _fail(error, EXIT_DISCLOSURE)
     except DsstanError as error:
         _fail(error, EXIT_OTHER)
     except MemoryError:

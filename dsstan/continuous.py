@@ -102,8 +102,8 @@ class ContinuousEffect:
         Share of those whose neighbour's correlation is above 0.8 that lose more than
         a tenth of their effect's variance; None where there is no such record.
     kept_by_the_farthest
-        alpha of the record with the largest weight: the part of its own deviation that
-        its copies keep (1/2 at weight 1).
+        alpha of the record with the largest weight at this fit's variances: the part of its
+        own deviation that its copies keep (at the first fit's, 1/2 at weight 1).
     sill_ratio, nugget_ratio
         Posterior means of sigma_sq and tau_sq over those of the unrestricted fit.
     """

@@ -15,6 +15,7 @@ __all__ = [
     "ConvergenceError",
     "CoordinateError",
     "DatasetError",
+    "DisclosureError",
     "DsstanError",
     "DsstanWarning",
     "EngineError",
@@ -64,6 +65,10 @@ class EngineError(DsstanError, RuntimeError):
 
 class ReleaseError(DsstanError):
     """Raised when a release would be incomplete or would publish something confidential."""
+
+
+class DisclosureError(DsstanError):
+    """Raised when a release would leave an intruder less than the floor that was asked for."""
 
 
 class DatasetError(DsstanError):

@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dsstan._judged import Cell, Setting, Store, grid_of, measure
+from dsstan._judged import LEGEND, Cell, Setting, Store, grid_of, measure
 from dsstan._version import __version__
 from dsstan.continuous import continuous_weights
 from dsstan.errors import DsstanError, InputError
@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-RISKS = ("sd_at_risk", "sd_most_at_risk", "sd_median_at_risk", "sd_all", "share_at_risk")
+RISKS = ("sd_at_risk_known", "sd_at_risk_fixed", "sd_at_risk_median", "sd_all", "share_at_risk")
+TIE = 2.0
+"""Monte Carlo errors within which two utilities count as equal."""
+
 UTILITIES = ("overlap", "surface", "width_ratio")
 
 
@@ -71,8 +74,10 @@ class Frontier:
     computed: int
     seconds: float
 
-    def best(self, risk: str = "sd_median_at_risk", utility: str = "overlap") -> pd.DataFrame:
+    def best(self, risk: str = "sd_at_risk_known", utility: str = "overlap") -> pd.DataFrame:
         """Rows that no other row of the same L beats in both respects.
+
+        Utilities within two Monte Carlo errors of each other count as equal.
 
         Parameters
         ----------
@@ -83,32 +88,40 @@ class Frontier:
             ``"overlap"`` or ``"surface"``, of which more is better, or ``"width_ratio"``,
             best at 1.
         """
-        good = self._worth(risk, utility)
-        keep = [
-            not np.any(
-                (self.table["copies"].to_numpy() == self.table["copies"].iloc[i])
-                & np.all(good >= good[i], axis=1)
-                & np.any(good > good[i], axis=1)
-            )
-            for i in range(len(good))
-        ]
+        safe, kept, error = self._worth(risk, utility).T
+        copies = self.table["copies"].to_numpy()
+        keep = []
+        for i in range(len(safe)):
+            margin = TIE * np.hypot(error, error[i])
+            as_good = (safe >= safe[i]) & (kept >= kept[i] - margin)
+            better = (safe > safe[i]) | (kept > kept[i] + margin)
+            keep.append(not np.any((copies == copies[i]) & as_good & better))
         return self.table[keep].reset_index(drop=True)
 
     def _worth(self, risk: str, utility: str) -> Floats:
-        """Both respects, more is better, shape (rows, 2)."""
+        """Both respects, more is better, and the error of utility, shape (rows, 3)."""
         if risk not in RISKS:
             raise InputError(f"risk must be one of {', '.join(RISKS)}, got {risk!r}")
         if utility not in UTILITIES:
             raise InputError(f"utility must be one of {', '.join(UTILITIES)}, got {utility!r}")
-        safe, kept = (self.table[name].to_numpy(dtype=np.float64) for name in (risk, utility))
+        safe, kept = (
+            self.table[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
+            for name in (risk, utility)
+        )
+        if np.isnan(safe).any():
+            raise InputError(
+                "no record is at risk: no rule of the grid flags any. Give a rule that does, or "
+                'look at risk="sd_all"'
+            )
         if risk.startswith("share"):
             safe = -safe
+        error = self.table[f"{utility}_error"].to_numpy(dtype=np.float64)
         if utility == "width_ratio":
-            kept = -np.abs(np.log(kept))
-        return np.column_stack([safe, kept])
+            kept, error = -np.abs(np.log(kept)), error / kept
+        return np.column_stack([safe, kept, error])
 
     def plot(
-        self, risk: str = "sd_median_at_risk", utility: str = "overlap", floor: float | None = None
+        self, risk: str = "sd_at_risk_known", utility: str = "overlap", floor: float | None = None
     ) -> ggplot:
         """Risk against utility; see :func:`dsstan.plots.plot_frontier`."""
         from dsstan._risk_plots import plot_frontier
@@ -118,7 +131,7 @@ class Frontier:
     def __str__(self) -> str:
         columns = ["setting", "flagged", "copies", *RISKS, *UTILITIES, "passed"]
         text = self.table[columns].to_string(index=False, float_format=lambda v: f"{v:.3g}")
-        lines = [f"Risk and utility; {int(self.at_risk.sum())} records at risk", text]
+        lines = [f"Risk and utility; {int(self.at_risk.sum())} records at risk", text, LEGEND]
         return "\n".join(lines + [f"{name}: {why}" for name, why in self.failed.items()])
 
 
@@ -165,8 +178,9 @@ def compare(
     draws
         Posterior draws behind the attacker's sds; see :func:`dsstan.attacker.attack`.
     seed
-        Root seed. Every setting has a stream of its own, so the numbers do not depend on
-        the rest of the grid, on ``workers`` or on what was resumed.
+        Root seed. Every setting has a stream of its own, so its fit and copies do not depend
+        on the rest of the grid, on ``workers`` or on what was resumed. Which records are
+        at risk does depend on the grid.
     workers
         Settings judged at a time, in threads; the sampler runs in processes of its own.
     folder
@@ -177,15 +191,16 @@ def compare(
     -------
     Frontier
         ``table``: ``setting``, ``rule``, ``value``, ``threshold`` (M), ``flagged``, ``gamma``,
-        ``protection``, ``effect``, ``copies``, ``passed`` (the fit's verdict); ``sd_at_risk``
-        and ``sd_most_at_risk``, the smallest sd of a record at risk that an intruder who
-        knows all others is left with, at least (he knows the variances behind each copy)
-        and at most; ``sd_median_at_risk`` and ``sd_all``, at least, their median and the
-        smallest of all records; ``share_at_risk``,
+        ``protection``, ``effect``, ``copies``, ``passed`` (the fit's verdict); ``sd_at_risk_known``
+        and ``sd_at_risk_fixed``, the smallest sd of a record at risk that an intruder who
+        knows all others is left with, where he knows the variances behind each copy and
+        where they tell him nothing; ``sd_at_risk_median`` and ``sd_all``, where he knows
+        them, the median of those at risk and the smallest of all records; ``share_at_risk``,
         ``share_others``, mean shares of copies near the truth; ``overlap`` (Karr et al.
         2006, at least 0) and ``width_ratio`` of the least-squares intervals, means over
         the terms; ``surface``, correlation of the copies' mean predicted surface with the
-        original's; ``sigma_sq``, ``tau_sq``, posterior means.
+        original's; of these, ``_error``, the Monte Carlo error of a mean over up to ten
+        sets of L copies; ``sigma_sq``, ``tau_sq``, posterior means.
 
     Raises
     ------
@@ -195,7 +210,8 @@ def compare(
     begin = time.perf_counter()
     settings = grid_of(distances, correlations, continuous, gammas, protections)
     _check(problem, copies, workers, start)
-    root, store = _opened(folder, seed)
+    store = Store(None if folder is None else Path(folder))
+    root = store.root(seed)
     common: dict[str, Any] = {"engine": engine, "progress": False, "priors": priors, **sampler}
     with threadpool_limits(limits=1, user_api="blas"):
         free = start or fit(problem, seed=_seed(root, b"unrestricted"), **common)
@@ -238,12 +254,6 @@ def _check(problem: Problem, copies: Sequence[int], workers: int, start: Fit | N
         raise InputError("start must be the unrestricted fit")
 
 
-def _opened(folder: str | os.PathLike[str] | None, seed: int | None) -> tuple[int, Store]:
-    """The root seed, the folder's own where there is one, and the store."""
-    store = Store(None if folder is None else Path(folder))
-    return store.root(seed), store
-
-
 def _seed(root: int, label: bytes) -> int:
     """A seed of 128 bits for one use."""
     words = stream(root, FRONTIER, label).generate_state(4, np.uint32)
@@ -251,10 +261,15 @@ def _seed(root: int, label: bytes) -> int:
 
 
 def fingerprint(free: Fit) -> str:
-    """What a kept setting depends on beside itself: the data and the unrestricted draws."""
-    digest = hashlib.sha256(__version__.encode())
+    """What a kept setting depends on beside itself: table, unrestricted fit, software."""
     problem = free.problem
-    for part in (problem.y, problem.X, problem.sites, *(free.draws[k] for k in sorted(free.draws))):
+    words = (
+        *(__version__, problem.formula, problem.table[problem.response].dtype),
+        *(free.prior_settings, free.fingerprint, free.engine, free.engine_version),
+    )
+    digest = hashlib.sha256("\n".join(map(str, words)).encode())
+    draws = (free.draws[name] for name in sorted(free.draws))
+    for part in (problem.y, problem.original(), problem.X, problem.sites, *draws):
         digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
     return digest.hexdigest()
 
@@ -320,6 +335,7 @@ def _tasks(
     """No protection first, then every setting. Settings that flag the same records share a key."""
     counts = sorted(set(int(c) for c in copies))
     judged = {"copies": counts, "relative": relative, "draws": draws}
+    judged |= {"root": str(root), "of": fingerprint(free)}
     plain = {k: v for k, v in common.items() if k not in ("progress", "priors")}
     shared = json.dumps({**judged, **plain, "priors": repr(common["priors"])}, sort_keys=True)
     out = {}

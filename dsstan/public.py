@@ -173,5 +173,7 @@ No value was copied from a record.
 Conclusions hold as far as the model behind the copies does; it is named in
 `metadata.json`. Interactions and effects it leaves out are weakened in the
 copies. Ordinary least squares ignores the spatial correlation that the copies
-carry, as it would in the original.
+carry, as it would in the original. The model may have been smoothed at places
+where few records are; that bias is the same in every copy, and no combining rule
+counts it.
 """

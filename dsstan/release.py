@@ -25,7 +25,7 @@ from dsstan.assessment import Assessment, assess
 from dsstan.cells import check_cells, quote
 from dsstan.conditions import conditions
 from dsstan.disclosure import Disclosure, disclosure
-from dsstan.errors import InputError, ReleaseError
+from dsstan.errors import DisclosureError, InputError, ReleaseError
 from dsstan.fit import Fit
 from dsstan.public import (
     analyst_readme,
@@ -53,6 +53,7 @@ def write_release(
     csv_text: str = "refuse",
     floor: float | None = None,
     assessment: Assessment | None = None,
+    accept_below_floor: bool = False,
 ) -> Path:
     """Write the copies for the public, and all the rest for the data steward.
 
@@ -78,6 +79,8 @@ def write_release(
         Least sd that an intruder should be left with; see :func:`dsstan.assess`.
     assessment
         Of this release, if it is made already; ``absolute`` and ``floor`` are then its own.
+    accept_below_floor
+        Write the release although records are below the floor.
 
     Returns
     -------
@@ -86,6 +89,8 @@ def write_release(
 
     Raises
     ------
+    DisclosureError
+        If a record is below the floor.
     ReleaseError
         If the folder exists or can't be written, or the copies would give away the response
         or hold text that a spreadsheet runs.
@@ -98,6 +103,8 @@ def write_release(
     if assessment is None and can_assess(release):
         assessment = assess(release, absolute=absolute, floor=floor, progress=False)
     risks = disclosure(release, absolute=absolute) if assessment is None else assessment
+    if assessment is not None and not accept_below_floor:
+        check_reached(assessment)
     kept = utility(release) if release.copies > 1 else None
     try:
         with _partial(target) as partial:
@@ -152,6 +159,21 @@ def _sync_folder(path: Path) -> None:
             raise
     finally:
         os.close(file)
+
+
+def check_reached(found: Assessment) -> None:
+    """Refuse a release that misses its floor.
+
+    Raises
+    ------
+    DisclosureError
+        If a record is below it.
+    """
+    if found.below_floor.size:
+        raise DisclosureError(
+            f"{found.floor_remarks()[0]}. Nothing was written: release fewer copies, smooth more, "
+            "lower the floor, or answer for it with accept_below_floor (--accept-below-floor)"
+        )
 
 
 def can_assess(release: Synthesis) -> bool:

@@ -72,10 +72,10 @@ def solve_targets(
     copies: int,
     *,
     protection: str = "preserving",
-    variances: str = "fixed",
+    variances: str = "known",
     candidates: NDArray[np.bool_] | None = None,
     seed: int | None = None,
-    refits: int = 2,
+    refits: int = 3,
     draws: int = 60,
     engine: str = "auto",
     progress: bool | None = None,
@@ -94,8 +94,8 @@ def solve_targets(
         See :func:`dsstan.fit`. Under ``"paper"`` a floor exists through the
         coefficients; under ``"cut"`` smoothing is all or nothing.
     variances
-        Against an intruder to whom the variances are ``"fixed"`` or ``"known"``;
-        see :meth:`dsstan.attacker.Attack.sd`.
+        Against an intruder to whom the variances are ``"known"``, the cautious choice, or
+        ``"fixed"``; see :meth:`dsstan.attacker.Attack.sd`.
     candidates
         Records that may be smoothed; by default all.
     refits
@@ -113,8 +113,9 @@ def solve_targets(
     phi = float(np.median(free.draws["phi"]))
     may = np.ones(problem.n_records, bool) if candidates is None else np.asarray(candidates, bool)
     strength, base = np.zeros(problem.n_records), free
+    aim = np.full(problem.n_records, floor * _SLACK)
     for number in range(max(1, refits)):
-        strength = _solve(base, free, strength, may, floor, copies, protection, variances, phi)
+        strength = _solve(base, free, strength, may, aim, copies, protection, variances, phi)
         weights, gamma = _as_weights(free, strength)
         restricted = fit(
             problem,
@@ -130,7 +131,8 @@ def solve_targets(
         sd = final.sd(variances=variances)
         if np.all(sd[may] >= floor):
             break
-        base = restricted
+        # What the refit took away is asked for beside what is still missing.
+        base, aim = restricted, np.where(sd < floor, aim * floor / sd, aim)
     unmet = np.flatnonzero(sd < floor)
     return Targets(
         weights=weights,
@@ -179,7 +181,7 @@ def _solve(
     free: Fit,
     strength: Floats,
     may: NDArray[np.bool_],
-    floor: float,
+    aim: Floats,
     copies: int,
     protection: str,
     variances: str,
@@ -193,7 +195,6 @@ def _solve(
         found = attack(planned, against=free, copies=copies, draws=_SOLVING_DRAWS, progress=False)
         return found.sd(variances=variances)
 
-    aim = floor * _SLACK
     current = strength.copy()
     for _ in range(_SWEEPS):
         short = may & (sd_at(current) < aim)
@@ -208,8 +209,20 @@ def _solve(
             meets = sd_at(trial) >= aim
             high = np.where(short & meets, 0.5 * (low + high), high)
             low = np.where(short & ~meets, 0.5 * (low + high), low)
-        current = np.where(short, np.exp(high), current)
+        current = _unmixed(np.where(short, np.exp(high), current), protection)
     return current
+
+
+def _unmixed(strength: Floats, protection: str) -> Floats:
+    """Under ``paper`` all smoothed records fully, if one is.
+
+    Copies of partly smoothed records carry w*, which for a record with A near 0 is a fixed
+    effect and hides little; those of a fully smoothed one carry w, a draw from its
+    conditional prior. One release carries one or the other.
+    """
+    if protection == "paper" and np.any(strength >= FULL * 0.99):
+        return np.where(strength > 0, FULL, 0.0)
+    return strength
 
 
 def _as_weights(free: Fit, strength: Floats) -> tuple[Weights, float]:

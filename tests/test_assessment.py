@@ -61,7 +61,9 @@ def test_the_record_whose_risk_rose_most_is_the_one_with_the_largest_ratio(kept)
     before = dataclasses.replace(quiet, information=quiet.information.copy())
     before.information[[3, 11]] *= [0.5, 0.2]
     made = dataclasses.replace(found, after=quiet, before=before)
+    assert made.risen.tolist() == [3, 11]
     assert made.rose_most == 11
+    assert made.summary()["records_risen"] == 2
     assert made.summary()["rose_most"]["position"] == 11
     assert "record 11 " in made.remarks()[0]
     assert made.rise[11] > made.rise[3] > 1.0
@@ -77,6 +79,28 @@ def test_a_rise_within_monte_carlo_error_is_not_told_of(kept):
     made = dataclasses.replace(found, after=noisy, before=before)
     assert np.max(made.rise) > 1.0
     assert made.rose_most is None
+
+
+def test_a_rise_of_a_few_per_cent_is_not_told_of(kept):
+    found = assess(ds.synthesise(kept, 20, seed=1, progress=False))
+    exact = dataclasses.replace(found.after, error=np.zeros(60))
+    before = dataclasses.replace(exact, information=0.95 * exact.information)
+    made = dataclasses.replace(found, after=exact, before=before)
+    assert np.max(made.rise) > 1.0
+    assert made.risen.size == 0
+
+
+def test_few_independent_draws_make_the_error_larger(report):
+    few = dataclasses.replace(report.after, effective=report.after.draws / 4)
+    np.testing.assert_allclose(few.relative_error(), 2 * report.after.relative_error())
+
+
+def test_before_and_after_share_one_benchmark_at_a_finite_gamma(small, free):
+    weights = ds.flag_isolated(free, distance=0.15)
+    kept = ds.fit(small, weights=weights, gamma=10.0, start=free, seed=2, **FAST)
+    found = assess(ds.synthesise(kept, 5, seed=1, accept_failed=True, progress=False))
+    assert found.after.draws != found.before.draws
+    np.testing.assert_array_equal(found.after.leave_one_out, found.before.leave_one_out)
 
 
 def test_the_monte_carlo_error_is_that_of_repeated_halves_of_the_draws(kept):

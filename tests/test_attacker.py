@@ -296,7 +296,7 @@ def test_an_attack_averages_information_over_the_draws_and_never_sds(free, kept)
     np.testing.assert_allclose(
         found.exposure, np.mean([np.diag(w.H) for w in laws], axis=0), atol=ROUNDING
     )
-    prior = leave_one_out_precision(free, draws=10)
+    prior = leave_one_out_precision(free)
     np.testing.assert_allclose(found.sd(), (prior + 7 * one) ** -0.5, rtol=ROUNDING)
     np.testing.assert_allclose(
         found.sd(variances="known"), (prior + 7 * (one + leak)) ** -0.5, rtol=ROUNDING
@@ -714,6 +714,7 @@ def report():
         index=pd.Index(["a", "b", "c"]),
         copies=20,
         draws=100,
+        effective=100.0,
         seconds=0.0,
     )
 

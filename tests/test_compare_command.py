@@ -61,8 +61,9 @@ def test_it_prints_every_setting_and_which_meet_the_floor(grid):
     table = pd.read_csv(folder / "frontier.csv")
     for setting in table["setting"]:
         assert setting in result.stdout
-    good = table[table["sd_at_risk"] >= 0.05]
-    line = next(x for x in result.stdout.splitlines() if x.startswith("Leave at least 0.05"))
+    good = table[table["sd_at_risk_known"] >= 0.05]
+    start = "Leave at least 0.05 to those at risk"
+    line = next(x for x in result.stdout.splitlines() if x.startswith(start))
     for setting in table["setting"]:
         assert (setting in line) is (setting in set(good["setting"]))
     values = [f"{v:.4f}" for v in small_table()["value"]]
@@ -105,16 +106,40 @@ def test_a_wrong_argument_ends_with_two_and_leaves_no_setting(file, tmp_path, ar
     assert not out.exists()
 
 
+def test_a_release_that_misses_its_floor_is_refused(file, tmp_path):
+    out = tmp_path / "release"
+    result = run(
+        *("synthesise", file, "--formula", "log(value) ~ x", "--coords", "east", "north"),
+        *("--threshold", "0.15", "--copies", "4", "--floor", "0.6", "--accept-failed"),
+        *("--chains", "2", "--warmup", "300", "--samples", "400", "--engine", "embedded"),
+        *("--seed", "3", "--out", out),
+    )
+    assert result.returncode == 5
+    assert "below the floor 0.6 at 4 copies" in result.stderr
+    assert "--accept-below-floor" in result.stderr
+    assert not out.exists()
+
+
 def test_synthesise_reports_the_attacker_and_the_floor(file, tmp_path):
     out = tmp_path / "release"
     result = run(
         *("synthesise", file, "--formula", "log(value) ~ x", "--coords", "east", "north"),
-        *("--threshold", "0.15", "--copies", "4", "--floor", "0.2", "--accept-failed"),
+        *(
+            "--threshold",
+            "0.15",
+            "--copies",
+            "4",
+            "--floor",
+            "0.2",
+            "--accept-failed",
+            "--accept-below-floor",
+        ),
         *("--chains", "2", "--warmup", "300", "--samples", "400", "--engine", "embedded"),
         *("--seed", "3", "--out", out),
     )
     assert result.returncode == 0, result.stderr
     attacker = json.loads((out / "confidential" / "summary.json").read_text())["attacker"]
+    assert "Published as collected: east, north, x" in result.stdout
     assert "smallest sd left to one who knows all other records" in result.stdout
     assert f"{attacker['floor']['records_below']} of 60 records are below" in result.stdout
     for group in ("flagged", "unflagged"):

@@ -16,7 +16,7 @@ import pytest
 
 import dsstan as ds
 from conftest import ROOT
-from dsstan._judged import Setting, Store, measure
+from dsstan._judged import Setting, Store, _sets, measure
 from dsstan._risk_plots import plot_frontier
 from dsstan.attacker import attack
 from dsstan.disclosure import within
@@ -54,24 +54,43 @@ def test_a_row_is_what_the_single_calls_give(found, free, small):
     """No protection: the same numbers by the public functions."""
     rows = found.table[found.table["rule"] == "none"].set_index("copies")
     sd = attack(free, copies=8, draws=30).sd(8, variances="known")
-    assert rows.loc[8, "sd_at_risk"] == sd[found.at_risk].min()
+    assert rows.loc[8, "sd_at_risk_known"] == sd[found.at_risk].min()
     assert rows.loc[8, "sd_all"] == sd.min()
     assert rows.loc[8, "sigma_sq"] == free.draws["sigma_sq"].mean()
     cell = measure(free, free, [8], 0.10, 30, 1)
-    release = ds.synthesise(free, 8, seed=1, progress=False)
-    share = within(release.values, small.original(), 0.10 * np.abs(small.original()))
-    np.testing.assert_array_equal(cell.shares[0], share)
-    kept = ds.utility(release).table
-    low, high = ("low", "high")
-    ends = {s: (t[low].to_numpy(), t[high].to_numpy()) for s, t in kept.groupby("source")}
-    overlap = interval_overlap(ends["original"], ends["unrestricted"])
-    assert cell.overlap[0] == pytest.approx(np.mean(overlap.truncated), rel=1e-12)
-    assert cell.width_ratio[0] == pytest.approx(np.mean(overlap.width_ratio), rel=1e-12)
+    releases = list(_sets(free, 8, 1))
+    assert len(releases) == 10
+    truth = small.original()
+    shares = [within(r.values, truth, 0.10 * np.abs(truth)) for r in releases]
+    np.testing.assert_allclose(cell.shares[0], np.mean(shares, axis=0))
+    overlaps, ratios = [], []
+    for release in releases:
+        kept = ds.utility(release).table
+        ends = {s: (t["low"].to_numpy(), t["high"].to_numpy()) for s, t in kept.groupby("source")}
+        overlap = interval_overlap(ends["original"], ends["unrestricted"])
+        overlaps.append(np.mean(overlap.truncated))
+        ratios.append(np.mean(overlap.width_ratio))
+    assert cell.overlap[0] == pytest.approx(np.mean(overlaps), rel=1e-12)
+    assert cell.overlap_error[0] == pytest.approx(np.std(overlaps, ddof=1) / np.sqrt(10))
+    assert cell.width_ratio[0] == pytest.approx(np.mean(ratios), rel=1e-12)
+
+
+def test_a_difference_within_its_error_counts_as_a_tie(found):
+    """The better hidden of two settings of the same utility beats the other."""
+    rows = (
+        found.table[found.table["copies"] == 8]
+        .iloc[:2]
+        .assign(sd_all=[0.2, 0.1], overlap=[0.90, 0.91], overlap_error=0.01)
+    )
+    two = dataclasses.replace(found, table=rows.reset_index(drop=True))
+    assert two.best("sd_all")["sd_all"].tolist() == [0.2]
+    exact = dataclasses.replace(found, table=two.table.assign(overlap_error=0.0))
+    assert exact.best("sd_all")["sd_all"].tolist() == [0.2, 0.1]
 
 
 def test_cutting_hides_the_flagged_best(found):
     last = found.table[(found.table["copies"] == 8) & (found.table["value"] == 0.1)]
-    sd = last.groupby("protection")["sd_at_risk"].max()
+    sd = last.groupby("protection")["sd_at_risk_known"].max()
     assert sd["cut"] > sd["paper"]
 
 
@@ -98,8 +117,9 @@ def test_the_best_rows_are_beaten_by_none(found):
     assert 0 < len(best) <= len(found.table)
     for row in best.itertuples():
         rest = found.table[found.table["copies"] == row.copies]
-        better = (rest["sd_all"] >= row.sd_all) & (rest["overlap"] >= row.overlap)
-        strictly = (rest["sd_all"] > row.sd_all) | (rest["overlap"] > row.overlap)
+        margin = 2.0 * np.hypot(rest["overlap_error"], row.overlap_error)
+        better = (rest["sd_all"] >= row.sd_all) & (rest["overlap"] >= row.overlap - margin)
+        strictly = (rest["sd_all"] > row.sd_all) | (rest["overlap"] > row.overlap + margin)
         assert not (better & strictly).any()
     with pytest.raises(InputError, match="risk must be"):
         found.best(risk="beauty")
@@ -119,7 +139,11 @@ def test_continuous_weights_may_stand_in_the_grid(small, free):
     assert out.table["rule"].tolist() == ["none", "continuous"]
     assert out.table["gamma"].iloc[1] > 0
     assert not out.at_risk.any()
-    assert out.table["sd_at_risk"].isna().all()
+    assert out.table["sd_at_risk_known"].isna().all()
+    for look in (out.best, out.plot):
+        with pytest.raises(InputError, match="no record is at risk"):
+            look()
+    assert len(out.best("sd_all")) >= 1
 
 
 def test_a_setting_that_fails_costs_itself_alone(small, free):
@@ -214,11 +238,37 @@ def test_a_folder_of_another_table_or_seed_is_refused(small, tiny, free, tmp_pat
         compare(tiny, folder=tmp_path, seed=5, copies=(3,), **FAST)
 
 
+def test_a_folder_whose_run_file_is_damaged_is_refused(small, free, tmp_path):
+    small_grid(small, free, tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(InputError, match=r"run\.json is missing or damaged"):
+        small_grid(small, free, tmp_path)
+
+
+def test_the_same_numbers_on_another_response_scale_are_another_table(small, free, tmp_path):
+    small_grid(small, free, tmp_path)
+    logged = small.table.assign(value=small.y)
+    other = ds.prepare(logged, "value ~ x", coords=("east", "north"))
+    np.testing.assert_array_equal(other.y, small.y)
+    start = dataclasses.replace(free, problem=other)
+    with pytest.raises(InputError, match="another table"):
+        small_grid(other, start, tmp_path)
+
+
+def test_other_priors_of_the_start_are_another_fit(small, free, tmp_path):
+    small_grid(small, free, tmp_path)
+    start = dataclasses.replace(free, prior_settings=ds.Priors(sigma=3.0))
+    with pytest.raises(InputError, match="another unrestricted fit"):
+        small_grid(small, start, tmp_path)
+
+
 def test_a_damaged_file_is_computed_again(small, free, tmp_path):
     first = small_grid(small, free, tmp_path)
     kept = sorted(p for p in tmp_path.glob("*.json") if p.name != "run.json")
     kept[0].write_text(kept[0].read_text()[:100])
-    kept[1].write_text(json.dumps({"gamma": 1}))
+    wrong = json.loads(kept[1].read_text())
+    wrong["cell"]["sigma_sq"] = 1.0
+    kept[1].write_text(json.dumps(wrong))
     again = small_grid(small, free, tmp_path)
     assert again.computed == 2
     pd.testing.assert_frame_equal(first.table, again.table, check_exact=True)

@@ -8,7 +8,7 @@ import pytest
 import dsstan as ds
 from dsstan.attacker import attack
 from dsstan.errors import InputError
-from dsstan.targets import FULL, solve_targets
+from dsstan.targets import FULL, _unmixed, solve_targets
 
 FAR, FLOOR, COPIES = 59, 0.5, 5
 REFIT_NOISE = 1.15
@@ -31,7 +31,7 @@ def solved(free, protection, candidates, floor=FLOOR, copies=COPIES, **options):
         engine="embedded",
         draws=40,
         progress=False,
-        **options,
+        **{"variances": "fixed", **options},
     )
 
 
@@ -46,6 +46,22 @@ def test_a_candidate_meets_the_floor_with_no_more_smoothing_than_it_takes(
     assert 0 < target.gamma < FULL
     assert list(np.flatnonzero(target.weights.flagged)) == [FAR]
     assert FAR not in target.unmet
+
+
+def test_by_default_the_cautious_intruder_is_held_off(free, candidates):
+    target = solve_targets(
+        free, 0.4, COPIES, candidates=candidates, seed=1, engine="embedded", progress=False
+    )
+    assert target.variances == "known"
+    assert target.attack.sd(variances="known")[FAR] >= 0.4
+
+
+def test_under_paper_full_and_partial_smoothing_do_not_mix():
+    strength = np.array([0.0, 3.0, FULL])
+    assert _unmixed(strength, "paper").tolist() == [0.0, FULL, FULL]
+    assert _unmixed(strength, "preserving").tolist() == strength.tolist()
+    partial = np.array([0.0, 3.0, 5.0])
+    assert _unmixed(partial, "paper").tolist() == partial.tolist()
 
 
 def test_cut_smooths_all_or_nothing(free, candidates):

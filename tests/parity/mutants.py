@@ -224,8 +224,8 @@ MUTATIONS = (
     Mutation(
         "copies of every protection carry w*",
         "dsstan/synthesis.py",
-        'effect = "w*" if fit.protection == "paper" and partial else "w"',
-        'effect = "w*"',
+        "return np.ones_like(fit.A), effect",
+        "return np.where(fit.A == 0, 1.0, fit.A), effect",
         "latent and copy and hand",
     ),
     Mutation(
