@@ -127,6 +127,9 @@ def synthesise(
         float | None,
         typer.Option(help="Least sd to leave to an intruder, modelled scale; records below it."),
     ] = None,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Leave out report.html and factsheet.html.")
+    ] = False,
     workdir: WorkDir = None,
 ) -> None:
     """Make a release from a confidential table."""
@@ -161,7 +164,14 @@ def synthesise(
         priors=None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
     )
     found = assess(release, absolute=absolute, floor=floor)
-    target = write_release(release, out_folder, format=format, csv_text=csv_text, assessment=found)
+    target = write_release(
+        release,
+        out_folder,
+        format=format,
+        csv_text=csv_text,
+        assessment=found,
+        report=not no_report,
+    )
     show_fits(release)
     show_shares(found.shares)
     show_attacker(found)
@@ -169,6 +179,8 @@ def synthesise(
         show_estimates(utility(release))
     say(f"Copies to publish: {target / 'public'}")
     say(f"Keep to yourself:  {target / 'confidential'}")
+    if not no_report:
+        say(f"Read first:        {target / 'confidential' / 'report.html'}")
 
 
 @app.command()
