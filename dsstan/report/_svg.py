@@ -85,7 +85,7 @@ def decades(low: float, high: float) -> list[float]:
     >>> decades(1, 500)
     [1.0, 10.0, 100.0]
     >>> decades(0.02, 0.3)
-    [0.02, 0.05, 0.1, 0.2]
+    [0.03, 0.1, 0.3]
     >>> decades(0.03, 0.19)
     [0.03, 0.05, 0.1]
     """
