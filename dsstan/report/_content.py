@@ -71,15 +71,17 @@ def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding
 
 def _accepted(release: Synthesis) -> list[Finding]:
     """What the caller let pass, and releases that are special."""
+    failed = {c["condition"] for c in conditions(release) if c["severity"] == "failure"}
+    few = "copies-beyond-ess"
+    let = ["a fit that failed its verdict"] if release.accepted[0] and failed - {few} else []
+    let += ["more copies than independent draws"] if release.accepted[1] and few in failed else []
     found = []
-    if any(release.accepted):
-        which = ["a fit that failed its verdict", "more copies than independent draws"]
-        let = [w for w, yes in zip(which, release.accepted, strict=True) if yes]
+    if let:
         found.append(
             Finding(
                 "warning",
                 "Accepted by the caller",
-                f"The copies were drawn although refusal was set aside for {' and '.join(let)}.",
+                f"The copies were drawn from {' and '.join(let)}, by request.",
                 "Make sure that somebody answers for it, or run again without it.",
             )
         )

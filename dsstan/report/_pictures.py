@@ -114,13 +114,14 @@ class Axes:
     words: tuple[str, str]
     width: float = 400.0
     height: float = 270.0
-    left: float = 64.0
+    left: float = 76.0
     top: float = 12.0
     foot: float = 50.0
+    right: float = 20.0
 
     def place(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Positions on the picture."""
-        inside = (self.width - self.left - 12.0, self.height - self.top - self.foot)
+        inside = (self.width - self.left - self.right, self.height - self.top - self.foot)
         u = np.log(x / self.x[0]) / np.log(self.x[1] / self.x[0])
         v = np.log(y / self.y[0]) / np.log(self.y[1] / self.y[0])
         return (
@@ -142,10 +143,10 @@ class Axes:
         for tick in svg.decades(*self.y):
             at = float(self.place(corner[0], np.array([tick]))[1][0])
             parts += [
-                svg.line(left, at, self.width - 12, at, "grid"),
+                svg.line(left, at, self.width - self.right, at, "grid"),
                 svg.text(left - 6, at + 5, f"{tick:g}", anchor="end"),
             ]
-        middle = (0.5 * (left + self.width - 12), 0.5 * (self.top + bottom))
+        middle = (0.5 * (left + self.width - self.right), 0.5 * (self.top + bottom))
         parts.append(svg.text(middle[0], bottom + 40, self.words[0]))
         parts.append(svg.text(14, middle[1], self.words[1], turn=True))
         return parts
@@ -195,7 +196,7 @@ def _size_panel(found: Assessment, table: pd.DataFrame, axes: Axes, group: str) 
     parts.append(svg.line(at, axes.top, at, axes.height - axes.foot, "planned"))
     if found.floor is not None:
         at = float(axes.place(planned, np.array([found.floor]))[1][0])
-        parts.append(svg.line(axes.left, at, axes.width - 12, at, "floor"))
+        parts.append(svg.line(axes.left, at, axes.width - axes.right, at, "floor"))
     label = (
         f"Smallest sd left to the intruder, {group} records, from 1 copy to {int(axes.x[1])}, "
         f"variances known to him: {'; '.join(words)}."

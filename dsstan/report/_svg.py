@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 from markupsafe import Markup, escape
 
 # Okabe and Ito's colours, told apart by the colour-blind; shape or dash says the same again.
@@ -88,6 +87,8 @@ def decades(low: float, high: float) -> list[float]:
     [0.03, 0.1, 0.3]
     >>> decades(0.03, 0.19)
     [0.03, 0.05, 0.1]
+    >>> decades(0.57, 1.41)
+    [0.6, 0.8, 1.0, 1.2, 1.4]
     """
     steps = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     every = max(1, len(steps) // 5)
@@ -97,7 +98,8 @@ def decades(low: float, high: float) -> list[float]:
         inside = [t for t in ticks if low * (1 - edge) <= t <= high * (1 + edge)]
         if 3 <= len(inside) <= 6:
             return inside
-    return [float(f"{v:.3g}") for v in np.geomspace(low, high, 3)]
+    step = round_length((high - low) / 3)
+    return [float(f"{step * k:.6g}") for k in range(math.ceil(low / step), int(high / step) + 1)]
 
 
 def round_length(most: float) -> float:
