@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,7 @@ def factsheet(metadata: Mapping[str, Any]) -> str:
     return _environment().get_template("factsheet.html").render(about=metadata)
 
 
+@cache
 def _environment() -> Environment:
     """Templates that escape all they are given, and stop at a name they do not know."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
