@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -44,7 +45,7 @@ def write_report(
     kept
         From :func:`dsstan.utility`; None for a release of one copy.
     path
-        The file. One that exists is replaced.
+        The file. One that exists is replaced at once.
 
     Returns
     -------
@@ -54,9 +55,15 @@ def write_report(
     page = _environment().get_template("report.html").render(_context(release, risks, kept))
     target = Path(path).expanduser()
     content = page.encode("utf-8")
-    target.unlink(missing_ok=True)
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
+    # mkstemp makes a file that only its owner can read, whatever the umask.
+    handle, partial = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(partial, target)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
     return target
 
 
