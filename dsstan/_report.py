@@ -136,6 +136,7 @@ def show_demo(result: DemoResult) -> None:
     show_estimates(result.kept)
     _show_outlier(release)
     say(f"Release:  {result.folder}")
+    say(f"Report:   {result.folder / 'confidential' / 'report.html'}")
     if result.pictures:
         say(f"Pictures: {result.pictures[0].parent}")
 

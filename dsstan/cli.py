@@ -135,6 +135,9 @@ def synthesise(
     accept_below_floor: Annotated[
         bool, typer.Option("--accept-below-floor", help="Go on although the floor is missed.")
     ] = False,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Leave out report.html and factsheet.html.")
+    ] = False,
     workdir: WorkDir = None,
 ) -> None:
     """Make a release from a confidential table."""
@@ -176,6 +179,7 @@ def synthesise(
         csv_text=csv_text,
         assessment=found,
         accept_below_floor=accept_below_floor,
+        report=not no_report,
     )
     show_fits(release)
     show_shares(found.shares)
@@ -186,6 +190,8 @@ def synthesise(
     say(f"Published as collected: {', '.join(map(str, same))}")
     say(f"Copies to publish: {target / 'public'}")
     say(f"Keep to yourself:  {target / 'confidential'}")
+    if not no_report:
+        say(f"Read first:        {target / 'confidential' / 'report.html'}")
 
 
 @app.command()

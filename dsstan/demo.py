@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from dsstan.plots import (
 )
 from dsstan.protect import protect
 from dsstan.release import check_target, write_release
+from dsstan.report import factsheet, write_report
 from dsstan.synthesis import Synthesis
 from dsstan.utility import Utility, utility
 
@@ -151,9 +153,20 @@ def run_example(
     )
     found = assess(release, absolute=example.absolute, progress=progress)
     kept = utility(release, example.analysis)
-    target = write_release(release, folder, assessment=found)
+    target = write_release(release, folder, assessment=found, report=False)
+    _add_pages(release, found, kept, target)
     drawn = draw(release, found, kept, target / "confidential" / "pictures") if pictures else ()
     return DemoResult(release, found, kept, target, drawn)
+
+
+def _add_pages(release: Synthesis, found: Assessment, kept: Utility, folder: Path) -> None:
+    """The report, with the example's own regression, and the fact sheet."""
+    write_report(release, found, kept, folder / "confidential" / "report.html")
+    public = folder / "public"
+    described = json.loads((public / "metadata.json").read_text(encoding="utf-8"))
+    sheet = public / "factsheet.html"
+    sheet.write_text(factsheet(described), encoding="utf-8")
+    sheet.chmod(0o644)  # readable by all, whatever the umask
 
 
 def outlier(release: Synthesis) -> int:

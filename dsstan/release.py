@@ -10,17 +10,15 @@ import errno
 import json
 import math
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from dsstan._version import __version__
+from dsstan._settings import finite, settings
 from dsstan.assessment import Assessment, assess
 from dsstan.cells import check_cells, quote
 from dsstan.conditions import conditions
@@ -35,6 +33,7 @@ from dsstan.public import (
     public_columns,
     public_table,
 )
+from dsstan.report import factsheet, write_report
 from dsstan.utility import Utility, utility
 from dsstan.workspace import private_folder
 
@@ -54,13 +53,14 @@ def write_release(
     floor: float | None = None,
     assessment: Assessment | None = None,
     accept_below_floor: bool = False,
+    report: bool = True,
 ) -> Path:
     """Write the copies for the public, and all the rest for the data steward.
 
     ``public/`` holds the L copies with the original columns, order and types,
-    ``metadata.json`` and a README for the analyst. ``confidential/`` (only its
+    ``metadata.json``, a README and a fact sheet for the analyst. ``confidential/`` (only its
     owner may enter) holds draws, flags, record-level risks, ``summary.json``,
-    ``settings.json`` with seeds and versions.
+    ``settings.json`` with seeds and versions, and ``report.html`` for the data steward.
 
     Parameters
     ----------
@@ -81,6 +81,8 @@ def write_release(
         Of this release, if it is made already; ``absolute`` and ``floor`` are then its own.
     accept_below_floor
         Write the release although records are below the floor.
+    report
+        Whether to make the two pages, ``report.html`` and ``factsheet.html``.
 
     Returns
     -------
@@ -109,8 +111,10 @@ def write_release(
     try:
         with _partial(target) as partial:
             whole = _folder(partial / "whole", 0o700)
-            _write_public(release, _folder(whole / "public", 0o755), format, csv_text)
-            _write_confidential(release, risks, kept, _folder(whole / "confidential", 0o700))
+            public = _folder(whole / "public", 0o755)
+            _write_public(release, public, format, csv_text, page=report)
+            confidential = _folder(whole / "confidential", 0o700)
+            _write_confidential(release, risks, kept, confidential, page=report)
             _sync(whole)
             whole.chmod(0o755)
             check_target(target)
@@ -223,7 +227,7 @@ def summary(
         "moved_share": release.moved_share,
         "gamma": "infinity" if math.isinf(fit.gamma) else fit.gamma,
         "effect": release.effect,
-        "threshold": None if fit.weights is None else _number(fit.weights.threshold),
+        "threshold": None if fit.weights is None else finite(fit.weights.threshold),
         "unit": problem.unit,
         "surface_error": max(f.surface_error for f in fits.values() if f is not None),
         "verdict": {
@@ -233,7 +237,7 @@ def summary(
             "warnings": [str(c) for v in verdicts for c in v.warnings]
             + [note for f in fits.values() if f is not None for note in f.notes],
         },
-        "seconds": {key: _number(value) for key, value in seconds.items()},
+        "seconds": {key: finite(value) for key, value in seconds.items()},
         "terms": {f"beta_{j}": term for j, term in enumerate(problem.terms)},
         **{name: None if f is None else _posterior(f) for name, f in fits.items()},
         "disclosure": _shares(shares),
@@ -247,7 +251,7 @@ def _posterior(fit: Fit) -> dict[str, dict[str, float | None]]:
     columns = ["mean", "sd", "q025", "q50", "q975", "ess_bulk", "ess_tail", "rhat"]
     table = fit.summary()
     return {
-        str(name): {column: _number(float(row[column])) for column in columns}
+        str(name): {column: finite(float(row[column])) for column in columns}
         for name, row in table.iterrows()
     }
 
@@ -272,18 +276,15 @@ def _estimates(kept: Utility) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for row in kept.table.to_dict("records"):
         out.setdefault(row["source"], {})[row["term"]] = {
-            key: _number(row[key]) for key in ("estimate", "low", "high")
+            key: finite(row[key]) for key in ("estimate", "low", "high")
         }
     return out
 
 
-def _number(value: float | None) -> float | None:
-    """A finite number, or None: JSON knows no NaN."""
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
-def _write_public(release: Synthesis, folder: Path, format: str, csv_text: str) -> None:
-    """The copies, their metadata and the analyst's README."""
+def _write_public(
+    release: Synthesis, folder: Path, format: str, csv_text: str, *, page: bool
+) -> None:
+    """The copies, their metadata, the analyst's README and the fact sheet."""
     width = max(3, len(str(release.copies)))
     files = [f"copy_{i + 1:0{width}d}.{format}" for i in range(release.copies)]
     plain = plain_index(release.problem.table.index)
@@ -297,12 +298,19 @@ def _write_public(release: Synthesis, folder: Path, format: str, csv_text: str) 
     described = metadata(release, files, csv_text=csv_text, format=format)
     _json(folder / "metadata.json", described)
     (folder / "README.md").write_text(analyst_readme(release, files), encoding="utf-8")
+    if page:
+        (folder / "factsheet.html").write_text(factsheet(described), encoding="utf-8")
     for path in folder.iterdir():
         path.chmod(0o644)  # readable by all, whatever the umask
 
 
 def _write_confidential(
-    release: Synthesis, risks: Disclosure | Assessment, kept: Utility | None, folder: Path
+    release: Synthesis,
+    risks: Disclosure | Assessment,
+    kept: Utility | None,
+    folder: Path,
+    *,
+    page: bool,
 ) -> None:
     """Everything that must not be published."""
     fit = release.fit
@@ -317,6 +325,8 @@ def _write_confidential(
     picks.to_csv(folder / "copies.csv")
     _json(folder / "summary.json", summary(release, risks, kept))
     _json(folder / "settings.json", settings(release))
+    if page:
+        write_report(release, risks, kept, folder / "report.html")
     for path in folder.iterdir():
         path.chmod(0o600)
 
@@ -329,57 +339,6 @@ def draws_table(fit: Fit) -> pd.DataFrame:
         "iteration": np.tile(np.arange(samples), chains),
     }
     return pd.DataFrame(frame | {name: d.ravel() for name, d in fit.scalars.items()})
-
-
-def settings(release: Synthesis) -> dict[str, Any]:
-    """Everything needed to make the same release again. Confidential: it holds the seeds."""
-    fit = release.fit
-    packages = ("numpy", "scipy", "pandas", "formulaic", "arviz-stats")
-    return {
-        "versions": {
-            "dsstan": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in packages},
-        },
-        "synthesis": {
-            "seed": str(release.seed),
-            "copies": release.copies,
-            "effect": release.effect,
-            "rounding": None
-            if release.rounding is None
-            else {"steps": release.rounding.steps, "shares": release.rounding.shares},
-            "accepted_failed_fit": release.accepted[0],
-            "accepted_few_draws": release.accepted[1],
-        },
-        "fits": {f.kind: _fit_settings(f) for f in (fit.start, fit) if f is not None},
-    }
-
-
-def _fit_settings(fit: Fit) -> dict[str, Any]:
-    """Settings of one fit."""
-    weights = fit.weights
-    return {
-        "seed": str(fit.seed),
-        "engine": fit.engine_version,
-        "program": fit.program,
-        "program_sha256": fit.fingerprint,
-        "sampler": vars(fit.settings),
-        "nodes": list(fit.nodes),
-        "protection": fit.protection,
-        "gamma": "infinity" if math.isinf(fit.gamma) else fit.gamma,
-        "phi_held": fit.phi_held,
-        "priors": vars(fit.priors),
-        "weights": None
-        if weights is None
-        else {
-            "rule": weights.rule,
-            "threshold": _number(weights.threshold),
-            "correlation": _number(weights.correlation),
-            "neighbour": weights.neighbour,
-            "by_site": weights.by_site,
-        },
-        "verdict": str(fit.verdict),
-    }
 
 
 def _parquet(table: pd.DataFrame, path: Path, *, index: bool | None) -> None:

@@ -127,12 +127,17 @@ class Synthesis:
         )
 
     def write(
-        self, folder: str | os.PathLike[str], *, format: str = "csv", csv_text: str = "refuse"
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        format: str = "csv",
+        csv_text: str = "refuse",
+        report: bool = True,
     ) -> Path:
         """Write the release; see :func:`dsstan.release.write_release`."""
         from dsstan.release import write_release
 
-        return write_release(self, folder, format=format, csv_text=csv_text)
+        return write_release(self, folder, format=format, csv_text=csv_text, report=report)
 
 
 def synthesise(

@@ -54,6 +54,7 @@ def pytest_report_header() -> list[str]:
         "R": shutil.which("Rscript"),
         "JAGS": shutil.which("jags"),
         "g++": shutil.which("g++"),
+        "Chromium": shutil.which("chromium") and shutil.which("chromedriver"),
         "San Francisco file": _FOLDER,
     }
     there = [name for name, place in found.items() if place]

@@ -48,7 +48,7 @@ MODEL = ("--formula", "log(value) ~ x", "--coords", "east", "north", "--threshol
 OPTIONS = {
     "synthesise": (
         "TABLE --formula --coords --crs --distance --copies --seed --threshold --correlation "
-        "--protection --engine --out"
+        "--protection --engine --no-report --out"
     ),
     "compare": (
         "TABLE --formula --coords --crs --distance --copies --seed --threshold --correlation "
@@ -106,7 +106,7 @@ def releases(table, tmp_path_factory):
     for name, source, more in (
         ("csv", "homes.csv", ()),
         ("again", "homes.csv", ()),
-        ("parquet", "homes.parquet", ("--format", "parquet", "--absolute", "50")),
+        ("parquet", "homes.parquet", ("--format", "parquet", "--absolute", "50", "--no-report")),
     ):
         result = run(
             *("synthesise", folder / source, *MODEL, "--copies", "3", "--seed", "77"),
@@ -214,6 +214,14 @@ def test_csv_and_parquet_of_one_table_give_the_same_copies(releases):
     csv = cli.read_table(releases["csv"][1] / "public" / "copy_002.csv")
     parquet = pd.read_parquet(releases["parquet"][1] / "public" / "copy_002.parquet")
     pd.testing.assert_frame_equal(csv, parquet, check_exact=True)
+
+
+def test_a_release_has_both_pages_unless_they_are_left_out(releases):
+    result, folder = releases["csv"]
+    pages = {"public/factsheet.html", "confidential/report.html"}
+    assert {p.relative_to(folder).as_posix() for p in folder.rglob("*.html")} == pages
+    assert str(folder / "confidential" / "report.html") in result.stdout
+    assert list(releases["parquet"][1].rglob("*.html")) == []
 
 
 def test_the_report_shows_posterior_shares_estimates_and_both_folders(releases):

@@ -94,6 +94,13 @@ def test_the_wheel_carries_every_module(wheel):
     assert "dsstan/engines/embedded_worker.py" in modules
 
 
+def test_the_wheel_carries_the_templates_of_the_report_unchanged(wheel):
+    sources = sorted((ROOT / "dsstan" / "report" / "templates").iterdir())
+    assert {p.name for p in sources} == {"report.html", "factsheet.html", "report.js", "style.css"}
+    for path in sources:
+        assert read(wheel, path.relative_to(ROOT).as_posix()) == path.read_bytes()
+
+
 def test_the_wheel_carries_no_tests_and_nothing_outside_the_package(wheel):
     tops = {name.split("/")[0] for name in names_in(wheel)}
     assert tops == {"dsstan", f"dsstan-{ds.__version__}.dist-info"}

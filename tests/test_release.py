@@ -90,6 +90,7 @@ def test_the_folder_holds_a_public_and_a_confidential_part_and_nothing_else(fold
     assert names(folder / "public") == {f"{c}.csv" for c in PUBLIC} | {
         "metadata.json",
         "README.md",
+        "factsheet.html",
     }
     assert names(folder / "confidential") == {
         "summary.json",
@@ -99,6 +100,7 @@ def test_the_folder_holds_a_public_and_a_confidential_part_and_nothing_else(fold
         "flags.csv",
         "risks.csv",
         "copies.csv",
+        "report.html",
     }
 
 
@@ -110,6 +112,7 @@ def test_an_unrestricted_release_has_no_flags_and_one_set_of_draws(free, tmp_pat
         "draws_unrestricted.parquet",
         "risks.csv",
         "copies.csv",
+        "report.html",
     }
 
 
