@@ -307,7 +307,7 @@ def test_the_record_whose_risk_rose_most_is_named_and_ringed(release, found, tmp
     assert rose.rose_most == 7
     target = write_report(release, rose, ds.utility(release), tmp_path / "r.html")
     shown = Page(target.read_text(encoding="utf-8"))
-    assert any("Risk rose most at record 7" in f["text"] for f in shown.of_class("finding"))
+    assert any("rose most at record 7" in f["text"] for f in shown.of_class("finding"))
     assert len(shown.of_class("ring")) == 2  # on the map and in its key
 
 
