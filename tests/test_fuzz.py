@@ -224,7 +224,9 @@ def test_copies_and_what_they_disclose(
         return
     own = np.array([(flagged >> i) & 1 for i in range(problem.n_records)], dtype=float)
     weights = ds.own_weights(problem, own) if own.any() else None
-    fit = fit_of(problem, 2, weights, protection)
+    fit = or_error(fit_of, problem, 2, weights, protection)
+    if fit is None:
+        return
     options = {"seed": seed, "effect": effect, "rounding": rounding, "accept_few_draws": True}
     release = or_error(ds.synthesise, fit, copies, **options)
     if release is None:

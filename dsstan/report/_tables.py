@@ -54,6 +54,8 @@ def layout(
     """
     from great_tables import GT
 
+    if not rows:
+        return Markup("<p>None.</p>")
     frame = pd.DataFrame(rows)
     table = GT(frame, rowname_col=stub, groupname_col=group).tab_stubhead(stub)
     figures = [c for c in frame.columns if c not in (stub, group, *left)]
