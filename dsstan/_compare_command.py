@@ -19,6 +19,7 @@ from dsstan.plots import plot_frontier, save
 from dsstan.priors import Priors
 from dsstan.problem import prepare
 from dsstan.reading import read_table
+from dsstan.workspace import write_private
 
 
 def compare_command(
@@ -112,9 +113,7 @@ def compare_command(
 
 def _write(found: Frontier, folder: Path, floor: float | None) -> None:
     """Table and picture, for their owner alone."""
-    path = folder / "frontier.csv"
-    found.table.to_csv(path, index=False)
-    path.chmod(0o600)
+    write_private(folder / "frontier.csv", found.table.to_csv(index=False).encode())
     if found.at_risk.any():
         save(plot_frontier(found, floor=floor), folder / "frontier.png")
 

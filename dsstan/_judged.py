@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,6 +24,7 @@ from dsstan.spatial_surfaces import predicted_surface, surface_correlation
 from dsstan.synthesis import Synthesis, carried_effect, synthesise
 from dsstan.utility import LEVEL, combine, ols
 from dsstan.weights import PAPER_CORRELATION, smoothing
+from dsstan.workspace import write_private
 
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
@@ -327,13 +326,9 @@ class Store:
         """Write a file whole: infinite sds and gammas are JSON's extension that Python reads."""
         if self.folder is None:
             return
-        handle, partial = tempfile.mkstemp(dir=self.folder, prefix=f".{name}-")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file)
-            os.replace(partial, self.folder / f"{name}.json")
+            write_private(self.folder / f"{name}.json", json.dumps(content).encode())
         except OSError as error:
-            Path(partial).unlink(missing_ok=True)
             raise InputError(
                 f"the folder {self.folder} can't be written to: "
                 f"{error.strerror or type(error).__name__}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dsstan.errors import InputError
+from dsstan.workspace import write_private
 
 if TYPE_CHECKING:
     from plotnine import ggplot
@@ -67,13 +67,5 @@ def save(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlotnineWarning)
         plot.save(picture, format="png", width=width, height=height, dpi=dpi, verbose=False)
-    # mkstemp makes a file that only its owner can read, whatever the umask.
-    handle, partial = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(picture.getbuffer())
-        os.replace(partial, target)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    write_private(target, picture.getvalue())
     return target

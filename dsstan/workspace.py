@@ -35,6 +35,7 @@ __all__ = [
     "remove",
     "temporaries",
     "work_parent",
+    "write_private",
 ]
 
 MARKER = ".dsstan-run"
@@ -59,6 +60,19 @@ def work_parent(named: str | os.PathLike[str] | None = None) -> Path:
     if not os.access(path, os.W_OK | os.X_OK):
         raise InputError(f"the working folder {path} can't be written to: name another")
     return path
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file whole, for its owner alone (0600); one that exists is replaced at once."""
+    # mkstemp makes a file that only its owner can read, whatever the umask.
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 
 from dsstan.assessment import Assessment
 from dsstan.disclosure import Disclosure
+from dsstan.workspace import write_private
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,16 +54,7 @@ def write_report(
     """
     page = _environment().get_template("report.html").render(_context(release, risks, kept))
     target = Path(path).expanduser()
-    content = page.encode("utf-8")
-    # mkstemp makes a file that only its owner can read, whatever the umask.
-    handle, partial = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(partial, target)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    write_private(target, page.encode("utf-8"))
     return target
 
 
