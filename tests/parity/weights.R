@@ -17,7 +17,7 @@ for (c in own$correlations) {
   falls <- function(d) Exponential(d, range = 1 / phi_hat) - c
   root <- uniroot(falls, c(0, 10), tol = 1e-15)$root
   record(
-    sprintf("M/root/%g", c), "at M the correlation of fields has fallen to c", words, root,
+    sprintf("M/solved/%g", c), "at M the correlation of fields has fallen to c", words, root,
     "stats::uniroot, fields::Exponential",
     tolerance = OPTIMISED, reason = "R finds the distance by bracketing, to its tolerance"
   )

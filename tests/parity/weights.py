@@ -47,7 +47,7 @@ def values() -> Values:
 def _of_correlation(c: float, phi_hat: float) -> dict[str, Callable[[], ArrayLike]]:
     return {
         f"M/formula/{c:g}": lambda: flagged(c).threshold,
-        f"M/root/{c:g}": lambda: isolation_distance(c, phi_hat),
+        f"M/solved/{c:g}": lambda: isolation_distance(c, phi_hat),
         f"flags/{c:g}": lambda: flagged(c).a,
         f"probability/{c:g}": lambda: flagged(c).probability,
     }
