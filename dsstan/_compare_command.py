@@ -9,8 +9,21 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dsstan._options import Engine, WorkDir
-from dsstan._report import out, say
+from dsstan._options import (
+    Chains,
+    Coords,
+    Crs,
+    Distance,
+    Engine,
+    Formula,
+    PhiBounds,
+    Samples,
+    Seed,
+    TableFile,
+    Warmup,
+    WorkDir,
+)
+from dsstan._terminal import out, say
 from dsstan.assessment import check_floor
 from dsstan.errors import InputError
 from dsstan.fit import PROTECTIONS
@@ -23,17 +36,9 @@ from dsstan.workspace import write_private
 
 
 def compare_command(
-    table: Annotated[
-        Path,
-        typer.Argument(metavar="TABLE", help="CSV or Parquet file with the confidential table."),
-    ],
-    formula: Annotated[str, typer.Option(help="Such as 'log(price) ~ scale(log(squarefeet))'.")],
-    coords: Annotated[
-        tuple[str, str],
-        typer.Option(
-            metavar="X Y", help="The two coordinate columns, x or longitude first, with a space."
-        ),
-    ],
+    table: TableFile,
+    formula: Formula,
+    coords: Coords,
     out_folder: Annotated[
         Path,
         typer.Option(
@@ -42,12 +47,8 @@ def compare_command(
             "the same one goes on.",
         ),
     ],
-    crs: Annotated[
-        str | None, typer.Option(help="Coordinate reference system, e.g. EPSG:4326.")
-    ] = None,
-    distance: Annotated[
-        str | None, typer.Option(help="planar, degrees or projected; a must for longitudes.")
-    ] = None,
+    crs: Crs = None,
+    distance: Distance = None,
     threshold: Annotated[
         list[float] | None, typer.Option(help="M; give it once for each value.")
     ] = None,
@@ -69,17 +70,14 @@ def compare_command(
     floor: Annotated[
         float | None, typer.Option(help="Least sd to leave to an intruder, drawn as a line.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Root seed; a fresh one if left out.")] = None,
+    seed: Seed = None,
     workers: Annotated[int, typer.Option(help="Settings judged at a time.")] = 1,
     engine: Engine = "auto",
-    phi_bounds: Annotated[
-        tuple[float, float] | None,
-        typer.Option(metavar="LOW HIGH", help="Prior range of the decay, inverse of the unit."),
-    ] = None,
+    phi_bounds: PhiBounds = None,
     workdir: WorkDir = None,
-    chains: Annotated[int, typer.Option(help="Chains of the sampler.")] = 4,
-    warmup: Annotated[int, typer.Option(help="Warm-up iterations a chain.")] = 1000,
-    samples: Annotated[int, typer.Option(help="Kept iterations a chain.")] = 1000,
+    chains: Chains = 4,
+    warmup: Warmup = 1000,
+    samples: Samples = 1000,
 ) -> None:
     """Judge a grid of settings: what an intruder learns, what an analyst keeps."""
     check_floor(floor)

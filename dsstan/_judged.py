@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from dsstan.attacker import attack
 from dsstan.disclosure import within
 from dsstan.errors import InputError
 from dsstan.fit import PROTECTIONS, Fit
 from dsstan.overlap import interval_overlap
-from dsstan.seeds import root_seed
+from dsstan.seeds import root_seed, seed_of
 from dsstan.spatial_surfaces import predicted_surface, surface_correlation
 from dsstan.synthesis import Synthesis, carried_effect, synthesise
-from dsstan.utility import LEVEL, combine, ols
+from dsstan.utility import least_squares, least_squares_of_copies
 from dsstan.weights import PAPER_CORRELATION, smoothing
 from dsstan.workspace import write_private
 
@@ -213,11 +212,10 @@ def _sets(fitted: Fit, count: int, seed: int) -> Iterator[Synthesis]:
     """Several sets of copies: 10, or as many as come to 400 copies, at least 2."""
     children = np.random.SeedSequence(seed).spawn(max(2, min(MOST_SETS, ALL_COPIES // count)))
     for child in children:
-        words = child.generate_state(4, np.uint32)
         yield synthesise(
             fitted,
             count,
-            seed=int.from_bytes(words.tobytes(), "little"),
+            seed=seed_of(child),
             accept_failed=True,
             accept_few_draws=True,
             progress=False,
@@ -227,11 +225,8 @@ def _sets(fitted: Fit, count: int, seed: int) -> Iterator[Synthesis]:
 def _regression(release: Synthesis) -> tuple[float, float]:
     """Mean overlap, at least 0 each, and mean width ratio of the least-squares intervals."""
     X, y = release.problem.X, release.problem.y
-    coef, u = ols(X, y)
-    half = student.ppf(0.5 + LEVEL / 2, len(y) - coef.size) * np.sqrt(u)
-    fits = [ols(X, copy) for copy in release.modelled()]
-    pooled = combine(np.stack([f[0] for f in fits]), np.stack([f[1] for f in fits]))
-    found = interval_overlap((coef - half, coef + half), (pooled.low, pooled.high))
+    mine, theirs = least_squares(X, y), least_squares_of_copies(X, release.modelled())
+    found = interval_overlap((mine.low, mine.high), (theirs.low, theirs.high))
     return float(np.mean(found.truncated)), float(np.mean(found.width_ratio))
 
 

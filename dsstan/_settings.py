@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 def settings(release: Synthesis) -> dict[str, Any]:
     """Everything needed to make the same release again. Confidential: it holds the seeds."""
-    fit = release.fit
     packages = ("numpy", "scipy", "pandas", "formulaic", "arviz-stats")
     return {
         "versions": {
@@ -34,7 +33,7 @@ def settings(release: Synthesis) -> dict[str, Any]:
             "accepted_failed_fit": release.accepted[0],
             "accepted_few_draws": release.accepted[1],
         },
-        "fits": {f.kind: _fit_settings(f) for f in (fit.start, fit) if f is not None},
+        "fits": {kind: _fit_settings(f) for kind, f in release.fits.items()},
     }
 
 

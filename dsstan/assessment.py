@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from scipy import stats
 
 from dsstan.attacker import Attack, attack
 from dsstan.disclosure import RELATIVE, Disclosure, disclosure, sides
-from dsstan.errors import InputError
+from dsstan.errors import InputError, is_number
 from dsstan.fit import Fit
 from dsstan.synthesis import Synthesis
 
@@ -71,20 +71,13 @@ class Assessment:
         out = self.shares.records.copy()
         out["exposure"] = self.after.exposure
         out["sd_leave_one_out"] = self.after.leave_one_out
-        for name, found in (("restricted", self.after), ("unrestricted", self.before)):
-            if found is None or (name == "restricted" and self.before is None):
-                continue
-            self._add_sds(out, found, name)
-        if self.before is None:
-            self._add_sds(out, self.after, "unrestricted")
+        for name, found in reversed(self._attacks().items()):
+            for count in self.copies:
+                for variances in BOUNDS:
+                    out[f"sd_{variances}_{count}_{name}"] = found.sd(count, variances=variances)
         if self.floor is not None:
             out["below_floor"] = self.after.sd(variances="known") < self.floor
         return out
-
-    def _add_sds(self, out: pd.DataFrame, found: Attack, name: str) -> None:
-        for count in self.copies:
-            for variances in BOUNDS:
-                out[f"sd_{variances}_{count}_{name}"] = found.sd(count, variances=variances)
 
     @property
     def rise(self) -> Floats:
@@ -135,46 +128,26 @@ class Assessment:
 
         ``copies`` 0 is the intruder without the release, the same for all fits.
         """
-        rows: list[dict[str, Any]] = []
-        for name, found in self._attacks().items():
-            for group, members in self._groups().items():
-                for count in (0, *self.copies):
-                    for variances in BOUNDS:
-                        sd = found.sd(count, variances=variances)[members]
-                        rows.append(
-                            {
-                                "fit": name,
-                                "group": group,
-                                "copies": count,
-                                "variances": variances,
-                                "smallest": float(sd.min()),
-                                "median": float(np.median(sd)),
-                            }
-                        )
-        return pd.DataFrame(rows)
+        counts = (0, *self.copies)
+        table = pd.concat([a.curve(counts).assign(fit=f) for f, a in self._attacks().items()])
+        return table[["fit", "group", "copies", "variances", "smallest", "median"]].reset_index(
+            drop=True
+        )
 
     def curve(self, copies: Sequence[int]) -> pd.DataFrame:
         """Smallest sd by fit, group and L: ``known`` and ``fixed``, the two bounds."""
-        rows = []
+        wides = []
         for name, found in self._attacks().items():
-            for count in copies:
-                sds = {b: found.sd(count, variances=b) for b in BOUNDS}
-                for group, members in self._groups().items():
-                    least = {b: float(sd[members].min()) for b, sd in sds.items()}
-                    rows.append({"fit": name, "group": group, "copies": int(count), **least})
-        return pd.DataFrame(rows)
+            long = found.curve(copies)
+            wide = long.pivot(index=["group", "copies"], columns="variances", values="smallest")
+            wides.append(wide.reset_index().assign(fit=name))
+        return pd.concat(wides, ignore_index=True)
 
     def _attacks(self) -> dict[str, Attack]:
         """By the name of the fit the copies come from."""
         if self.before is None:
             return {"unrestricted": self.after}
         return {"unrestricted": self.before, "restricted": self.after}
-
-    def _groups(self) -> dict[str, NDArray[np.bool_]]:
-        """Flagged and other records, as far as there are any."""
-        flagged = self.after.flagged
-        groups = {"flagged": flagged, "unflagged": ~flagged}
-        return {name: members for name, members in groups.items() if members.any()}
 
     def summary(self) -> dict[str, Any]:
         """For ``summary.json``: numbers by group, and the record whose risk rose most."""
@@ -279,7 +252,7 @@ def _nested(rows: pd.DataFrame) -> dict[str, Any]:
 
 def check_floor(floor: float | None) -> None:
     """Refuse a floor that is not positive and finite."""
-    if floor is not None and not (np.isfinite(floor) and floor > 0):
+    if floor is not None and not (is_number(floor) and np.isfinite(floor) and floor > 0):
         raise InputError(f"the floor must be positive and finite, got {floor!r}")
 
 
@@ -318,11 +291,13 @@ def assess(
     """
     begin = time.perf_counter()
     check_floor(floor)
-    shares = disclosure(release, against=against, relative=relative, absolute=absolute)
-    both = sides(release, against)
-    free = both["unrestricted"].fit if "unrestricted" in both else None
+    other = sides(release, against).get("unrestricted")
+    bare = None if other is release else other  # drawn once, for the shares and the attack
+    shares = disclosure(release, against=bare, relative=relative, absolute=absolute)
+    free = None if bare is None else bare.fit
     after = attack(release, against=free, draws=draws, progress=progress)
     before = None
-    if release.fit.kind == "restricted" and free is not None:
-        before = attack(free, copies=release.copies, draws=draws, progress=False)
+    if free is not None:
+        bare_attack = attack(free, copies=release.copies, draws=draws, progress=False)
+        before = replace(bare_attack, flagged=release.fit.flagged)  # the same groups as after
     return Assessment(shares, after, before, floor, time.perf_counter() - begin)

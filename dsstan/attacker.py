@@ -30,8 +30,14 @@ from threadpoolctl import threadpool_limits
 from dsstan.eigenbasis import BATCH, HeldBasis, Terms, applies
 from dsstan.errors import InputError
 from dsstan.fit import Fit
-from dsstan.latent import LatentModel, Parameters, parameters_at, spread_draws
-from dsstan.leave_one_out import DRAWS, MeanTerms, covariance_factor, unrestricted_terms
+from dsstan.latent import LatentModel, Parameters, parameters_at
+from dsstan.leave_one_out import (
+    DRAWS,
+    MeanTerms,
+    averaged_draws,
+    covariance_factor,
+    unrestricted_terms,
+)
 from dsstan.progress import progress_bar
 from dsstan.synthesis import EFFECTS, Synthesis, carried_effect
 
@@ -331,14 +337,6 @@ def _averaged(fit: Fit, effect: str, picks: NDArray[np.intp]) -> MeanTerms:
     points = [parameters_at(fit, int(chain), int(iteration)) for chain, iteration in picks]
     nothing = np.full(fit.problem.n_records, np.nan)
     return MeanTerms.over(nothing, list(_Source(fit, effect).terms(points)))
-
-
-def averaged_draws(fit: Fit, draws: int) -> NDArray[np.intp]:
-    """Positions of the draws to average over, 2 at least: the leak is a variance over them."""
-    whole = isinstance(draws, int | np.integer) and not isinstance(draws, bool)
-    if not whole or min(draws, fit.n_draws) < 2:
-        raise InputError("draws must be a whole number of at least 2, of a fit with as many")
-    return spread_draws(fit, min(int(draws), fit.n_draws))
 
 
 def planned_release(

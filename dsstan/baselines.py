@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.stats import t as student
 from scipy.stats import truncnorm
 
 from dsstan.attacker import attack, planned_release
@@ -36,7 +35,7 @@ from dsstan.overlap import interval_overlap
 from dsstan.problem import Problem, prepare
 from dsstan.seeds import root_seed
 from dsstan.synthesis import Synthesis, synthesise
-from dsstan.utility import LEVEL, combine, ols
+from dsstan.utility import LEVEL, least_squares, least_squares_of_copies
 
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
@@ -371,12 +370,12 @@ def _regression(
     y = parsed.transform.forward(m.values)
     if not np.isfinite(y).all():
         raise InputError(f"{m.name} shows values that have no {parsed.transform.name}")
-    found = [ols(X, root * _means(row, m.rows)) for row in y]
+    weighted = [root * _means(row, m.rows) for row in y]
     if m.synthetic:
-        pooled = combine(*(np.stack(part) for part in zip(*found, strict=True)), level=level)
-        return pooled.estimate, pooled.low, pooled.high
-    half = student.ppf(0.5 + level / 2, n - p) * np.sqrt(found[0][1])
-    return found[0][0], found[0][0] - half, found[0][0] + half
+        found = least_squares_of_copies(X, weighted, level=level)
+    else:
+        found = least_squares(X, weighted[0], level=level)
+    return found.estimate, found.low, found.high
 
 
 def _effect(free: Fit, m: Protected) -> Floats:

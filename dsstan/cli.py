@@ -1,4 +1,4 @@
-"""The command line: ``dsstan synthesise``, ``run``, ``demo``, ``doctor``."""
+"""The command line: ``dsstan synthesise``, ``run``, ``compare``, ``demo``, ``doctor``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,23 @@ from rich.markup import escape
 from rich.table import Table
 
 from dsstan._compare_command import compare_command
-from dsstan._options import TEMPORARIES, Engine, WorkDir, work_in
-from dsstan._report import (
+from dsstan._options import (
+    TEMPORARIES,
+    Chains,
+    Coords,
+    Crs,
+    Distance,
+    Engine,
+    Formula,
+    PhiBounds,
+    Samples,
+    Seed,
+    TableFile,
+    Warmup,
+    WorkDir,
+    work_in,
+)
+from dsstan._terminal import (
     out,
     say,
     show_attacker,
@@ -65,28 +80,14 @@ err = Console(stderr=True)
 
 @app.command()
 def synthesise(
-    table: Annotated[
-        Path,
-        typer.Argument(metavar="TABLE", help="CSV or Parquet file with the confidential table."),
-    ],
-    formula: Annotated[str, typer.Option(help="Such as 'log(price) ~ scale(log(squarefeet))'.")],
-    coords: Annotated[
-        tuple[str, str],
-        typer.Option(
-            metavar="X Y", help="The two coordinate columns, x or longitude first, with a space."
-        ),
-    ],
+    table: TableFile,
+    formula: Formula,
+    coords: Coords,
     out_folder: Annotated[Path, typer.Option("--out", help="Release folder; must not exist.")],
-    crs: Annotated[
-        str | None, typer.Option(help="Coordinate reference system, e.g. EPSG:4326.")
-    ] = None,
-    distance: Annotated[
-        str | None, typer.Option(help="planar, degrees or projected; a must for longitudes.")
-    ] = None,
+    crs: Crs = None,
+    distance: Distance = None,
     copies: Annotated[int, typer.Option(help="L, the number of copies.")] = 20,
-    seed: Annotated[
-        int | None, typer.Option(help="Root seed; a fresh one of 128 bits if left out.")
-    ] = None,
+    seed: Seed = None,
     threshold: Annotated[
         float | None,
         typer.Option(help="M: flag records with no neighbour nearer than this distance."),
@@ -104,14 +105,11 @@ def synthesise(
         float | None,
         typer.Option(help="Also count copies within this distance of the truth, response's unit."),
     ] = None,
-    chains: Annotated[int, typer.Option(help="Chains of the sampler.")] = 4,
-    warmup: Annotated[int, typer.Option(help="Warm-up iterations a chain.")] = 1000,
-    samples: Annotated[int, typer.Option(help="Kept iterations a chain.")] = 1000,
+    chains: Chains = 4,
+    warmup: Warmup = 1000,
+    samples: Samples = 1000,
     adapt_delta: Annotated[float, typer.Option(help="Acceptance the sampler aims at.")] = 0.9,
-    phi_bounds: Annotated[
-        tuple[float, float] | None,
-        typer.Option(metavar="LOW HIGH", help="Prior range of the decay, inverse of the unit."),
-    ] = None,
+    phi_bounds: PhiBounds = None,
     accept_failed: Annotated[
         bool, typer.Option("--accept-failed", help="Go on although a fit failed its verdict.")
     ] = False,

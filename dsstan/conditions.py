@@ -202,8 +202,7 @@ def conditions(release: Synthesis) -> list[dict[str, Any]]:
     """
     found: list[tuple[Fit, Check]] = [
         (fit, check)
-        for fit in (release.fit.start, release.fit)
-        if fit is not None
+        for fit in release.fits.values()
         for check in (*fit.verdict.failures, *fit.verdict.warnings)
     ]
     last = few_draws(release.copies, release.fit.worst_ess)

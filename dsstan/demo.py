@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from dsstan.assessment import Assessment, assess
 from dsstan.datasets import load_baltimore, load_san_francisco, load_simulated, load_simulated_truth
 from dsstan.disclosure import Disclosure
 from dsstan.errors import InputError
-from dsstan.fit import Fit
 from dsstan.latent import surface_on_grid
 from dsstan.plots import (
     plot_copies,
@@ -27,7 +25,6 @@ from dsstan.plots import (
 )
 from dsstan.protect import protect
 from dsstan.release import check_target, write_release
-from dsstan.report import factsheet, write_report
 from dsstan.synthesis import Synthesis
 from dsstan.utility import Utility, utility
 
@@ -153,20 +150,9 @@ def run_example(
     )
     found = assess(release, absolute=example.absolute, progress=progress)
     kept = utility(release, example.analysis)
-    target = write_release(release, folder, assessment=found, report=False)
-    _add_pages(release, found, kept, target)
+    target = write_release(release, folder, assessment=found, analysis=kept)
     drawn = draw(release, found, kept, target / "confidential" / "pictures") if pictures else ()
     return DemoResult(release, found, kept, target, drawn)
-
-
-def _add_pages(release: Synthesis, found: Assessment, kept: Utility, folder: Path) -> None:
-    """The report, with the example's own regression, and the fact sheet."""
-    write_report(release, found, kept, folder / "confidential" / "report.html")
-    public = folder / "public"
-    described = json.loads((public / "metadata.json").read_text(encoding="utf-8"))
-    sheet = public / "factsheet.html"
-    sheet.write_text(factsheet(described), encoding="utf-8")
-    sheet.chmod(0o644)  # readable by all, whatever the umask
 
 
 def outlier(release: Synthesis) -> int:
@@ -181,9 +167,8 @@ def draw(release: Synthesis, found: Assessment, kept: Utility, folder: Path) -> 
     """Draw the paper's figures 1, 2, 4 (surfaces) and 3, 5 (copies), risks and intervals."""
     folder.mkdir()
     folder.chmod(0o700)
-    fits: list[Fit] = [f for f in (release.fit.start, release.fit) if f is not None]
-    problem = release.problem
-    surfaces = {f.kind: surface_on_grid(f, cells=70, progress=False) for f in fits}
+    problem, fits = release.problem, release.fits
+    surfaces = {k: surface_on_grid(f, cells=70, progress=False) for k, f in fits.items()}
     if problem.name == "simulated":
         surfaces = {"true": load_simulated_truth(), **surfaces}
     plots = {

@@ -59,23 +59,29 @@ class Disclosure:
         row = s[(s["measure"] == measure) & (s["fit"] == fit) & (s["group"] == group)]
         return None if row.empty else float(row["share"].iloc[0])
 
+    def reduced(self, measure: str, group: str) -> float | None:
+        """Percentage by which protection lowered a group's mean share; None without a pair."""
+        r = self.reduction
+        row = r[(r["measure"] == measure) & (r["group"] == group)]
+        return None if row.empty else float(row["percent"].iloc[0])
+
     def __str__(self) -> str:
         wide = self.summary.pivot(index=["measure", "group"], columns="fit", values="share")
         wide = wide[[c for c in ("unrestricted", "restricted") if c in wide.columns]]
         lines = {}
-        r = self.reduction
         for key, row in wide.iterrows():
             measure, group = cast("tuple[str, str]", key)
             cells = {str(name): f"{100 * value:.1f}%" for name, value in row.items()}
-            if not r.empty:
-                change = r[(r["measure"] == measure) & (r["group"] == group)]["percent"]
-                cells["reduced by"] = reduction_text(float(change.iloc[0])) if len(change) else "-"
+            if not self.reduction.empty:
+                cells["reduced by"] = reduction_text(self.reduced(measure, group))
             lines[f"{measure}, {group}"] = cells
         return "Copies near the truth\n" + pd.DataFrame(lines).T.to_string()
 
 
-def reduction_text(percent: float) -> str:
+def reduction_text(percent: float | None) -> str:
     """A reduction for a table."""
+    if percent is None:
+        return "-"
     return f"{round(percent):d}%" if np.isfinite(percent) else "rose from 0"
 
 

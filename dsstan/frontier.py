@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,11 @@ from dsstan._version import __version__
 from dsstan.continuous import continuous_weights
 from dsstan.errors import DsstanError, InputError
 from dsstan.fit import Fit, fit
-from dsstan.leave_one_out import DRAWS, unrestricted_terms
+from dsstan.leave_one_out import unrestricted_terms
 from dsstan.priors import Priors
 from dsstan.problem import Problem
 from dsstan.progress import progress_bar
-from dsstan.seeds import FRONTIER, stream
+from dsstan.seeds import FRONTIER, seed_of, stream
 from dsstan.weights import Weights, flag_isolated
 
 if TYPE_CHECKING:
@@ -214,17 +215,21 @@ def compare(
     root = store.root(seed)
     common: dict[str, Any] = {"engine": engine, "progress": False, "priors": priors, **sampler}
     with threadpool_limits(limits=1, user_api="blas"):
-        free = start or fit(problem, seed=_seed(root, b"unrestricted"), **common)
-        store.belongs_to(fingerprint(free))
-        unrestricted_terms(free, draws or DRAWS)  # once, before the threads
-        weights, unusable = _all_weights(free, settings)
-        tasks = _tasks(free, weights, copies, relative, draws, common, root)
+        first = seed_of(stream(root, FRONTIER, b"unrestricted"))
+        free = start or fit(problem, seed=first, **common)
+        of = fingerprint(free)
+        store.belongs_to(of)
+        unrestricted_terms(free)  # what every attack needs, once, before the threads
+        smoothed, unusable = _all_smoothed(free, settings)
+        counts = sorted({int(c) for c in copies})
+        judged = {"copies": counts, "relative": relative, "draws": draws}
+        tasks = _tasks(free, of, smoothed, judged, common, root)
         cells, failed, computed = _run(tasks, store, workers, progress)
     at_risk = np.zeros(problem.n_records, dtype=bool)
-    for own in weights.values():
+    for own, _ in smoothed.values():
         at_risk |= own.flagged & (own.rule != "continuous")
     rows = [
-        {**_labels(s, weights.get(s), cells[s]), **row}
+        {**_labels(s, smoothed[s][0] if s in smoothed else None, cells[s]), **row}
         for s in tasks
         if s in cells
         for row in cells[s].rows(at_risk)
@@ -254,12 +259,6 @@ def _check(problem: Problem, copies: Sequence[int], workers: int, start: Fit | N
         raise InputError("start must be the unrestricted fit")
 
 
-def _seed(root: int, label: bytes) -> int:
-    """A seed of 128 bits for one use."""
-    words = stream(root, FRONTIER, label).generate_state(4, np.uint32)
-    return int.from_bytes(words.tobytes(), "little")
-
-
 def fingerprint(free: Fit) -> str:
     """What a kept setting depends on beside itself: table, unrestricted fit, software."""
     problem = free.problem
@@ -274,26 +273,30 @@ def fingerprint(free: Fit) -> str:
     return digest.hexdigest()
 
 
-def _all_weights(
+Smoothed = tuple[Weights, float]
+"""Weights and gamma of a setting."""
+
+
+def _all_smoothed(
     free: Fit, settings: list[Setting]
-) -> tuple[dict[Setting, Weights], dict[Setting, str]]:
-    """Weights of every setting, and why those that have none do not."""
-    weights, unusable = {}, {}
+) -> tuple[dict[Setting, Smoothed], dict[Setting, str]]:
+    """Weights and gamma of every setting, and why those that have none do not."""
+    smoothed, unusable = {}, {}
     for setting in settings:
         try:
-            weights[setting] = _weights(free, setting)
+            smoothed[setting] = _smoothed(free, setting)
         except DsstanError as error:
             unusable[setting] = str(error)
-    return weights, unusable
+    return smoothed, unusable
 
 
-def _weights(free: Fit, setting: Setting) -> Weights:
-    """The setting's weights."""
+def _smoothed(free: Fit, setting: Setting) -> Smoothed:
+    """The setting's weights and gamma."""
     if setting.rule == "continuous":
-        return continuous_weights(free)[0]
+        return continuous_weights(free)
     if setting.rule == "distance":
-        return flag_isolated(free, distance=setting.value)
-    return flag_isolated(free, correlation=setting.value)
+        return flag_isolated(free, distance=setting.value), setting.gamma
+    return flag_isolated(free, correlation=setting.value), setting.gamma
 
 
 def _labels(setting: Setting, weights: Weights | None, cell: Cell) -> dict[str, Any]:
@@ -325,44 +328,40 @@ class _Task:
 
 def _tasks(
     free: Fit,
-    weights: dict[Setting, Weights],
-    copies: Sequence[int],
-    relative: float,
-    draws: int | None,
+    of: str,
+    smoothed: dict[Setting, Smoothed],
+    judged: dict[str, Any],
     common: dict[str, Any],
     root: int,
 ) -> dict[Setting, _Task]:
     """No protection first, then every setting. Settings that flag the same records share a key."""
-    counts = sorted(set(int(c) for c in copies))
-    judged = {"copies": counts, "relative": relative, "draws": draws}
-    judged |= {"root": str(root), "of": fingerprint(free)}
-    plain = {k: v for k, v in common.items() if k not in ("progress", "priors")}
-    shared = json.dumps({**judged, **plain, "priors": repr(common["priors"])}, sort_keys=True)
+    settled = {**judged, **common, "priors": repr(common["priors"]), "root": str(root), "of": of}
+    shared = json.dumps(settled, sort_keys=True).encode()
     out = {}
-    for setting in (Setting("none"), *weights):
-        own = weights.get(setting)
-        gamma = continuous_weights(free)[1] if setting.rule == "continuous" else setting.gamma
-        label = f"{gamma} {setting.protection} {shared} ".encode()
-        label += b"" if own is None else own.a.tobytes()
-        key = hashlib.sha256(label).hexdigest()[:32]
-
-        def work(own: Weights | None = own, gamma: float = gamma, s: Setting = setting) -> Cell:
-            mark = f"{gamma} {s.protection} ".encode() + (b"" if own is None else own.a.tobytes())
-            fitted = free
-            if own is not None:
-                fitted = fit(
-                    free.problem,
-                    weights=own,
-                    gamma=gamma,
-                    protection=s.protection,
-                    start=free,
-                    seed=_seed(root, b"fit " + mark),
-                    **common,
-                )
-            return measure(fitted, free, counts, relative, draws, _seed(root, b"copies " + mark))
-
-        out[setting] = _Task(key, work)
+    for setting in (Setting("none"), *smoothed):
+        own, gamma = smoothed.get(setting, (None, setting.gamma))
+        mark = f"{gamma} {setting.protection} ".encode()
+        mark += b"" if own is None else own.a.tobytes()
+        key = hashlib.sha256(mark + shared).hexdigest()[:32]
+        protection = {"weights": own, "gamma": gamma, "protection": setting.protection}
+        out[setting] = _Task(key, partial(_judge, free, protection, judged, common, root, mark))
     return out
+
+
+def _judge(
+    free: Fit,
+    protection: dict[str, Any],
+    judged: dict[str, Any],
+    common: dict[str, Any],
+    root: int,
+    mark: bytes,
+) -> Cell:
+    """Fit a setting, unless it protects nothing, and measure it."""
+    fitted = free
+    if protection["weights"] is not None:
+        seed = seed_of(stream(root, FRONTIER, b"fit " + mark))
+        fitted = fit(free.problem, start=free, seed=seed, **protection, **common)
+    return measure(fitted, free, **judged, seed=seed_of(stream(root, FRONTIER, b"copies " + mark)))
 
 
 def _run(

@@ -28,11 +28,11 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from dsstan.attacker import averaged_draws, copy_law, planned_release
+from dsstan.attacker import copy_law, planned_release
 from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.latent import LatentModel, parameters_at
-from dsstan.leave_one_out import projection
+from dsstan.leave_one_out import averaged_draws, projection
 from dsstan.problem import Problem
 from dsstan.progress import progress_bar
 from dsstan.synthesis import Synthesis, carried_effect

@@ -104,14 +104,20 @@ def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> MeanTerms:
     """
     if fit.kind != "unrestricted":
         raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
+    picks = averaged_draws(fit, draws)
     known = _KNOWN.setdefault(fit, {})
-    count = min(draws, fit.n_draws)
-    if count < 2:
-        raise InputError("draws must be a whole number of at least 2, of a fit with as many")
-    if count not in known:
+    if len(picks) not in known:
         with threadpool_limits(limits=1, user_api="blas"):
-            known[count] = _averaged(fit, count)
-    return known[count]
+            known[len(picks)] = _averaged(fit, picks)
+    return known[len(picks)]
+
+
+def averaged_draws(fit: Fit, draws: int) -> NDArray[np.intp]:
+    """Positions of the draws to average over, 2 at least: the leak is a variance over them."""
+    whole = isinstance(draws, int | np.integer) and not isinstance(draws, bool)
+    if not whole or min(draws, fit.n_draws) < 2:
+        raise InputError("draws must be a whole number of at least 2, of a fit with as many")
+    return spread_draws(fit, min(int(draws), fit.n_draws))
 
 
 def leave_one_out_precision(fit: Fit, *, draws: int = DRAWS) -> Floats:
@@ -129,10 +135,10 @@ def leave_one_out_precision(fit: Fit, *, draws: int = DRAWS) -> Floats:
     return unrestricted_terms(fit, draws).precision
 
 
-def _averaged(fit: Fit, count: int) -> MeanTerms:
-    """Means and variances over so many draws."""
-    chosen = [parameters_at(fit, int(c), int(i)) for c, i in spread_draws(fit, count)]
-    source = _interpolant(fit, chosen) if count > FEW_DRAWS else None
+def _averaged(fit: Fit, picks: NDArray[np.intp]) -> MeanTerms:
+    """Means and variances over these draws."""
+    chosen = [parameters_at(fit, int(c), int(i)) for c, i in picks]
+    source = _interpolant(fit, chosen) if len(chosen) > FEW_DRAWS else None
     found = [_exactly(fit, p) if source is None else source.at(p) for p in chosen]
     precision = np.mean([own for own, _ in found], axis=0)
     return MeanTerms.over(precision, [terms for _, terms in found])

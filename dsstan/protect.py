@@ -12,7 +12,7 @@ from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.public import check_order
 from dsstan.rounding import ROUNDINGS
-from dsstan.seeds import root_seed
+from dsstan.seeds import root_seed, seed_of
 from dsstan.synthesis import Synthesis, synthesise
 from dsstan.weights import Weights, flag_isolated, smoothing
 
@@ -130,9 +130,7 @@ def _check(
 
 def stage_seeds(root: int) -> tuple[int, int, int]:
     """Seeds of the unrestricted fit, the restricted fit and the copies, 128 bits each."""
-    children = np.random.SeedSequence(root).spawn(3)
-    words = [child.generate_state(4, np.uint32).tobytes() for child in children]
-    first, second, third = (int.from_bytes(word, "little") for word in words)
+    first, second, third = map(seed_of, np.random.SeedSequence(root).spawn(3))
     return first, second, third
 
 

@@ -54,6 +54,7 @@ def write_release(
     assessment: Assessment | None = None,
     accept_below_floor: bool = False,
     report: bool = True,
+    analysis: Utility | None = None,
 ) -> Path:
     """Write the copies for the public, and all the rest for the data steward.
 
@@ -83,6 +84,8 @@ def write_release(
         Write the release although records are below the floor.
     report
         Whether to make the two pages, ``report.html`` and ``factsheet.html``.
+    analysis
+        The regression that the report shows, by default that of the problem's formula.
 
     Returns
     -------
@@ -114,7 +117,9 @@ def write_release(
             public = _folder(whole / "public", 0o755)
             _write_public(release, public, format, csv_text, page=report)
             confidential = _folder(whole / "confidential", 0o700)
-            _write_confidential(release, risks, kept, confidential, page=report)
+            _write_confidential(release, risks, kept, confidential)
+            if report:
+                write_report(release, risks, analysis or kept, confidential / "report.html")
             _sync(whole)
             whole.chmod(0o755)
             check_target(target)
@@ -305,17 +310,11 @@ def _write_public(
 
 
 def _write_confidential(
-    release: Synthesis,
-    risks: Disclosure | Assessment,
-    kept: Utility | None,
-    folder: Path,
-    *,
-    page: bool,
+    release: Synthesis, risks: Disclosure | Assessment, kept: Utility | None, folder: Path
 ) -> None:
-    """Everything that must not be published."""
+    """Everything that must not be published, but for the report."""
     fit = release.fit
-    fits = [f for f in (fit.start, fit) if f is not None]
-    for f in fits:
+    for f in release.fits.values():
         _parquet(draws_table(f), folder / f"draws_{f.kind}.parquet", index=False)
     if fit.weights is not None:
         fit.weights.table(release.problem).to_csv(folder / "flags.csv")
@@ -325,8 +324,6 @@ def _write_confidential(
     picks.to_csv(folder / "copies.csv")
     _json(folder / "summary.json", summary(release, risks, kept))
     _json(folder / "settings.json", settings(release))
-    if page:
-        write_report(release, risks, kept, folder / "report.html")
     for path in folder.iterdir():
         path.chmod(0o600)
 

@@ -34,6 +34,11 @@ def stan_seed(seed: int) -> int:
     return 1 + word % (2**31 - 2)
 
 
+def seed_of(sequence: np.random.SeedSequence) -> int:
+    """A root seed of 128 bits from a seed sequence."""
+    return int.from_bytes(sequence.generate_state(4, np.uint32).tobytes(), "little")
+
+
 STARTS, COPIES, LATENT, COMPARISON, FRONTIER = range(5)
 """Uses of a root seed; each has a spawn key of its own."""
 

@@ -22,7 +22,7 @@ from dsstan.fit import Fit
 from dsstan.latent import LatentModel, parameters_at, spread_draws
 from dsstan.progress import progress_bar
 from dsstan.rounding import ROUNDINGS, Rounding, find_rounding
-from dsstan.seeds import COMPARISON, COPIES, root_seed, stream
+from dsstan.seeds import COMPARISON, COPIES, root_seed, seed_of, stream
 
 if TYPE_CHECKING:
     from dsstan.problem import Problem
@@ -85,6 +85,11 @@ class Synthesis:
         return self.fit.problem
 
     @property
+    def fits(self) -> dict[str, Fit]:
+        """The fits behind the copies by kind, the unrestricted first."""
+        return {f.kind: f for f in (self.fit.start, self.fit) if f is not None}
+
+    @property
     def copies(self) -> int:
         """L, the number of copies."""
         return len(self.values)
@@ -115,11 +120,10 @@ class Synthesis:
 
         They are never published, so nothing about that fit is refused here.
         """
-        words = stream(self.seed, COMPARISON).generate_state(4, np.uint32)
         return synthesise(
             fit,
             self.copies,
-            seed=int.from_bytes(words.tobytes(), "little"),
+            seed=seed_of(stream(self.seed, COMPARISON)),
             accept_failed=True,
             accept_few_draws=True,
             rounding="none" if self.rounding is None else "auto",

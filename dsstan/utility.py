@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -114,6 +115,20 @@ def ols(X: Floats, y: Floats) -> tuple[Floats, Floats]:
     return coef, np.asarray(np.sum(inverse**2, axis=1) * (residual @ residual) / (n - p))
 
 
+def least_squares(X: Floats, y: Floats, *, level: float = LEVEL) -> Pooled:
+    """Ordinary least squares with intervals, of one data set."""
+    coef, u = ols(X, y)
+    df = np.full(coef.size, float(len(y) - coef.size))
+    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(u)
+    return Pooled(coef, u, df, coef - half, coef + half)
+
+
+def least_squares_of_copies(X: Floats, copies: Iterable[Floats], *, level: float = LEVEL) -> Pooled:
+    """The same of each copy, combined; two copies at least."""
+    coefs, variances = zip(*(ols(X, y) for y in copies), strict=True)
+    return combine(np.stack(coefs), np.stack(variances), level=level)
+
+
 @dataclass(frozen=True, eq=False)
 class Utility:
     """A regression on the original and on the copies, side by side.
@@ -199,16 +214,10 @@ def utility(
             f"{parsed.response!r}, which is unchanged in every copy"
         )
     design = build_design(parsed, problem.table)
-    coef, u = ols(design.X, design.y)
-    df = np.full(coef.size, float(len(design.y) - coef.size))
-    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(u)
-    rows = _rows("original", design.terms, Pooled(coef, u, df, coef - half, coef + half))
+    rows = _rows("original", design.terms, least_squares(design.X, design.y, level=level))
     for name, synthesis in sides(release, against).items():
-        fits = [ols(design.X, parsed.transform.forward(values)) for values in synthesis.values]
-        pooled = combine(
-            np.stack([f[0] for f in fits]), np.stack([f[1] for f in fits]), level=level
-        )
-        rows += _rows(name, design.terms, pooled)
+        copies = parsed.transform.forward(synthesis.values)
+        rows += _rows(name, design.terms, least_squares_of_copies(design.X, copies, level=level))
     return Utility(pd.DataFrame(rows), formula, level)
 
 

@@ -43,11 +43,6 @@ class Finding:
     todo: str = ""
 
 
-def fits_of(release: Synthesis) -> dict[str, Fit]:
-    """The fits of a release by kind, the unrestricted first."""
-    return {f.kind: f for f in (release.fit.start, release.fit) if f is not None}
-
-
 def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding]:
     """Conditions not met, what the assessment found, notes of the fits; the worst first."""
     found = [
@@ -63,7 +58,7 @@ def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding
     ]
     found += _accepted(release)
     found += _of_risks(release, risks)
-    for kind, fit in fits_of(release).items():
+    for kind, fit in release.fits.items():
         found += [Finding("note", f"Note of the {kind} fit", _sentence(n)) for n in fit.notes]
     order = {"failure": 0, "warning": 1, "note": 2}
     return sorted(found, key=lambda f: order[f.severity])

@@ -129,10 +129,9 @@ def shares(found: Disclosure) -> Markup:
                 continue
             row = {"copies": label, "records": group}
             row |= {_when(f, fits): percent(found.share(measure, f, group)) for f in fits}
-            r = found.reduction
-            change = r[(r["measure"] == measure) & (r["group"] == group)]["percent"]
-            if len(change):
-                row["reduced by"] = reduction_text(float(change.iloc[0]))
+            change = found.reduced(measure, group)
+            if change is not None:
+                row["reduced by"] = reduction_text(change)
             rows.append(row)
     caption = "Mean share of a record's copies that come near its true value"
     return layout(rows, caption, stub="records", group="copies")

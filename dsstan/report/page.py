@@ -110,7 +110,7 @@ def _context(
     shares = risks.shares if isinstance(risks, Assessment) else risks
     records = _records.record_table(release, risks)
     found = _content.findings(release, risks)
-    fits = _content.fits_of(release)
+    fits = release.fits
     near = f"{100 * shares.relative:g}%"
     return {
         "problem": problem,

@@ -28,7 +28,7 @@ def say(text: str, style: str | None = None) -> None:
 def show_fits(release: Synthesis) -> None:
     """Posterior before and after, and the verdicts."""
     fit = release.fit
-    fits = {f.kind: f for f in (fit.start, fit) if f is not None}
+    fits = release.fits
     problem = release.problem
     out.print(
         f"{problem.n_records} records at {problem.n_sites} sites, "
@@ -78,12 +78,10 @@ def show_shares(risks: Any) -> None:
             shares = [risks.share(measure, c, group) for c in columns]
             if shares[0] is None:
                 continue
-            r = risks.reduction
-            change = r[(r["measure"] == measure) & (r["group"] == group)]["percent"]
             table.add_row(
                 f"{label}, {group}",
                 *(f"{100 * s:.1f}%" for s in shares if s is not None),
-                reduction_text(float(change.iloc[0])) if len(change) else "-",
+                reduction_text(risks.reduced(measure, group)),
             )
     out.print(table)
 
