@@ -202,11 +202,12 @@ class Assessment:
 
     def risen_remarks(self) -> list[str]:
         """A sentence on the records whose risk rose, if any. It names none."""
-        if not self.risen.size:
-            return []
-        return [
-            f"Protection raised the risk of {self.risen.size} records: rose_most says which most"
-        ]
+        return [f"{self._risen()}: rose_most says which most"] if self.risen.size else []
+
+    def _risen(self) -> str:
+        """How many records' risk rose, in words."""
+        count = self.risen.size
+        return f"Protection raised the risk of {count} record{'' if count == 1 else 's'}"
 
     def remarks(self) -> list[str]:
         """Sentences on what rose and on the floor. They may name a record: confidential."""
@@ -215,7 +216,7 @@ class Assessment:
         if worst is not None:
             one = self._one(worst)
             out.append(
-                f"Protection raised the risk of {self.risen.size} records. It rose most at record "
+                f"{self._risen()}. It rose most at record "
                 f"{one['record']} (row {worst}, counted from 0): the "
                 f"sd left fell from {one['sd_before']:.3g} to {one['sd_after']:.3g}"
             )

@@ -126,7 +126,7 @@ def at_bounds(draws: Mapping[str, Floats], phi_bounds: Any, r_bounds: Any) -> li
     least = max(NUGGET_RATIO, r_bounds[0] * (r_bounds[1] / r_bounds[0]) ** LEANING_ZONE)
     low = float(np.mean(~(ratio >= least)))
     checks = [
-        _leaning("tau_sq / sigma_sq", low, "no-nugget", f"or below {least:.2g}"),
+        _leaning("tau_sq / sigma_sq", low, "no-nugget", f"below {least:.2g}"),
         _leaning("tau_sq / sigma_sq", high, "no-spatial-effect", "at its upper end"),
     ]
     if phi_bounds is not None:
