@@ -1,5 +1,6 @@
 # make demo   a real geocoded table becomes a release (no compiler needed)
 # make test   everything this machine allows; says what it left out and why
+# make docs   builds the pages into docs/_build/html, every example run in full
 # make check  formatting, lint and types
 # make trust  injects faults into real runs and writes docs/trust-table.md
 # make kills  kills the demo 100 times at random moments
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test check parity bench trust kills lock sbom audit format clean
+.PHONY: demo test check docs parity bench trust kills lock sbom audit format clean
 
 demo: $(VENV)/.demo
 	@test ! -e $(DEMO_OUT) || { echo "$(DEMO_OUT) exists and is not overwritten: remove it, or make demo DEMO_OUT=another-folder"; exit 2; }
@@ -22,6 +23,9 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check dsstan tests examples data stan/data
 	$(BIN)/ruff format --check dsstan tests examples data stan/data
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 parity: $(VENV)/.test
 	$(BIN)/python tests/parity/run.py
@@ -37,7 +41,7 @@ kills: $(VENV)/.test
 	$(BIN)/python tests/trust_table.py
 
 lock: $(VENV)/.supply
-	$(BIN)/uv pip compile pyproject.toml --extra test --extra dev --extra examples \
+	$(BIN)/uv pip compile pyproject.toml --extra test --extra dev --extra examples --extra docs --extra arviz \
 	  --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	  --index-strategy unsafe-best-match -o requirements/test.txt
 
@@ -68,6 +72,10 @@ $(VENV)/.test: pyproject.toml $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test,dev]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
 $(VENV)/.supply: pyproject.toml $(BIN)/python

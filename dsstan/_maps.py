@@ -43,9 +43,7 @@ def surface_map(
         raise InputError("flagged needs problem, which holds the places of the records")
     table = pd.concat([c.assign(panel=name) for name, c in cells.items()], ignore_index=True)
     table["panel"] = pd.Categorical(table["panel"], list(cells))
-    ratio = 1.0
-    if problem is not None and problem.distance == "degrees":
-        ratio = 1.0 / np.cos(np.deg2rad(0.5 * (table["y"].min() + table["y"].max())))
+    ratio = _ratio(problem, table["y"])
     (left, low), (right, high) = (
         (table["x"] + side * table["width"], table["y"] + side * table["height"])
         for side in (-0.5, 0.5)
@@ -68,6 +66,29 @@ def surface_map(
     if list(cells) != [""]:
         plot += p9.facet_wrap("panel", ncol=min(len(cells), 3))
     return plot
+
+
+def map_frame(problem: Problem, places: pd.DataFrame) -> list[Any]:
+    """Axes, proportions and look of a map of places alone, columns x and y."""
+    p9 = plotnine_module()
+
+    ratio = _ratio(problem, places["y"])
+    wide, high = (float(np.ptp(places[axis])) for axis in ("x", "y"))
+    x_name, y_name = _axes(problem)
+    # Places on a line still need a panel that can be seen.
+    shape = float(np.clip(ratio * high / max(wide, 1e-9 * high), 0.2, 5.0))
+    return [
+        p9.coord_fixed(ratio=ratio),
+        p9.labs(x=x_name, y=y_name),
+        *_map_layout(shape, 1),
+    ]
+
+
+def _ratio(problem: Problem | None, y: pd.Series[float]) -> float:
+    """Length of a unit of y over one of x on the map."""
+    if problem is None or problem.distance != "degrees":
+        return 1.0
+    return float(1.0 / np.cos(np.deg2rad(0.5 * (y.min() + y.max()))))
 
 
 def record_layers(points: pd.DataFrame, x: str, y: str, flagged: NDArray[np.bool_]) -> list[Any]:
@@ -196,6 +217,8 @@ def _axes(problem: Problem | None) -> tuple[str, str]:
         return "x", "y"
     if problem.distance == "projected":
         return "easting (km)", "northing (km)"
+    if problem.distance == "degrees":
+        return "longitude", "latitude"
     return plain_text(problem.coord_names[0]), plain_text(problem.coord_names[1])
 
 

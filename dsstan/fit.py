@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -152,6 +153,22 @@ class Fit:
         return min(
             ess(d) for name, d in self.scalars.items() if name != "phi" or self.phi_held is None
         )
+
+    def to_arviz(self) -> Any:
+        """The posterior for ArviZ: an InferenceData before ArviZ 1, a DataTree from 1 on.
+
+        Groups ``posterior`` (beta with the terms as coordinate, sigma_sq, tau_sq, phi) and
+        ``observed_data`` (y on the modelled scale, by record). Confidential. The groups are
+        xarray datasets.
+
+        Raises
+        ------
+        InputError
+            If neither arviz nor arviz-base is installed.
+        """
+        from dsstan.exchange import to_arviz
+
+        return to_arviz(self)
 
     def __str__(self) -> str:
         text = self.summary().to_string(float_format=lambda v: f"{v:.4g}")

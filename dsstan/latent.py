@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from dsstan.errors import InputError
+from dsstan.geo import as_cells, planar
 from dsstan.progress import progress_bar
 from dsstan.seeds import LATENT, root_seed, stream
 from dsstan.surface import smoothed_correlation
@@ -177,7 +178,7 @@ def grid(fit: Fit, *, cells: int = 60, margin: float = 0.03) -> Floats:
     low, high = sites.min(axis=0), sites.max(axis=0)
     pad = margin * float((high - low).max())
     low, high = low - pad, high + pad
-    size = float((high - low).max()) / cells
+    size = _cell_size(fit, cells, margin=margin)
     axes = [
         np.arange(max(1, int(np.ceil((high[k] - low[k]) / size)))) * size + low[k] + size / 2
         for k in range(2)
@@ -186,9 +187,15 @@ def grid(fit: Fit, *, cells: int = 60, margin: float = 0.03) -> Floats:
     return np.column_stack([x.ravel(), y.ravel()])
 
 
+def _cell_size(fit: Fit, cells: int, *, margin: float = 0.03) -> float:
+    """Width of a cell of :func:`grid`."""
+    span = float(np.ptp(fit.problem.unique_sites, axis=0).max())
+    return span * (1.0 + 2.0 * margin) / cells
+
+
 def surface_on_grid(
     fit: Fit,
-    places: Floats | None = None,
+    places: Any = None,
     *,
     draws: int = 100,
     cells: int = 60,
@@ -201,7 +208,8 @@ def surface_on_grid(
     fit
         Any fit.
     places
-        Planar coordinates in the problem's unit, shape (m, 2); by default a grid.
+        Planar coordinates in the problem's unit, shape (m, 2), or a GeoDataFrame of points;
+        by default a grid.
     draws
         Posterior draws to average over.
     cells
@@ -210,10 +218,16 @@ def surface_on_grid(
     Returns
     -------
     DataFrame
-        Columns ``x``, ``y``, ``w`` (posterior mean), shape (m, 3). Confidential:
-        near a record that stands alone it gives the record away.
+        Columns ``x``, ``y``, ``w`` (posterior mean), m rows. Where the prepared table is a
+        GeoDataFrame this is one too, of square cells (of points, with ``places``).
+        Confidential: near a record that stands alone it gives the record away.
+
+    Raises
+    ------
+    CoordinateError
+        If ``places`` are not finite pairs of numbers or points.
     """
-    where = grid(fit, cells=cells) if places is None else np.asarray(places, dtype=np.float64)
+    where = grid(fit, cells=cells) if places is None else planar(places, fit.problem)
     model = LatentModel(fit)
     total = np.zeros(len(where))
     picks = spread_draws(fit, min(draws, fit.n_draws))
@@ -224,4 +238,5 @@ def surface_on_grid(
         for i, (chain, iteration) in enumerate(picks):
             total += model.mean(parameters_at(fit, int(chain), int(iteration)), where)
             advance((i + 1) / len(picks))
-    return pd.DataFrame({"x": where[:, 0], "y": where[:, 1], "w": total / len(picks)})
+    found = pd.DataFrame({"x": where[:, 0], "y": where[:, 1], "w": total / len(picks)})
+    return as_cells(found, fit.problem, _cell_size(fit, cells) if places is None else None)

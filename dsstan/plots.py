@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from dsstan._flag_map import plot_flags
 from dsstan._maps import (
     BLUE,
     GREEN,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "plot_copies",
+    "plot_flags",
     "plot_frontier",
     "plot_intervals",
     "plot_release_size",

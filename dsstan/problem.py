@@ -68,6 +68,8 @@ class Problem:
         Number of the distinct site of each record, shape (N,), in order of first appearance.
     seconds
         Wall time of the checks.
+    source
+        The table as it was given, where that was not pandas; else None.
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -86,6 +88,7 @@ class Problem:
     sites_crs: str | None
     site: NDArray[np.int64] = field(repr=False)
     seconds: float = field(repr=False, default=0.0)
+    source: Any = field(repr=False, default=None)
 
     @property
     def X(self) -> Array:
@@ -298,6 +301,7 @@ def prepare(
         sites_crs=located.sites_crs,
         site=site,
         seconds=time.perf_counter() - begin,
+        source=None if isinstance(table, pd.DataFrame) else table,
     )
 
 

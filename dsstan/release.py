@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from dsstan._settings import finite, settings
@@ -24,6 +23,7 @@ from dsstan.cells import check_cells, quote
 from dsstan.conditions import conditions
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import DisclosureError, InputError, ReleaseError
+from dsstan.exchange import draws_table
 from dsstan.fit import Fit
 from dsstan.public import (
     analyst_readme,
@@ -317,7 +317,8 @@ def _write_confidential(
     for f in release.fits.values():
         _parquet(draws_table(f), folder / f"draws_{f.kind}.parquet", index=False)
     if fit.weights is not None:
-        fit.weights.table(release.problem).to_csv(folder / "flags.csv")
+        table = fit.weights.table(release.problem).drop(columns="geometry", errors="ignore")
+        table.to_csv(folder / "flags.csv")
     risks.records.to_csv(folder / "risks.csv")
     picks = pd.DataFrame(release.draw_index, columns=["chain", "iteration"])
     picks.index = pd.RangeIndex(1, release.copies + 1, name="copy")
@@ -326,16 +327,6 @@ def _write_confidential(
     _json(folder / "settings.json", settings(release))
     for path in folder.iterdir():
         path.chmod(0o600)
-
-
-def draws_table(fit: Fit) -> pd.DataFrame:
-    """Posterior draws, one row a draw: chain, iteration, parameters. Confidential."""
-    chains, samples = fit.draws["sigma_sq"].shape
-    frame = {
-        "chain": np.repeat(np.arange(chains), samples),
-        "iteration": np.tile(np.arange(samples), chains),
-    }
-    return pd.DataFrame(frame | {name: d.ravel() for name, d in fit.scalars.items()})
 
 
 def _parquet(table: pd.DataFrame, path: Path, *, index: bool | None) -> None:

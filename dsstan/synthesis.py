@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -98,6 +98,22 @@ class Synthesis:
         """Copy number ``copy``, from 0: the input table with the response replaced."""
         return self.problem.with_response(self.values[copy])
 
+    def native(self, copy: int) -> Any:
+        """Copy number ``copy``, from 0, as the kind of table that was given to ``prepare``.
+
+        A polars or pyarrow table comes back as one, with the types of its columns; pandas and
+        GeoPandas as from :meth:`table`.
+        """
+        source, name = self.problem.source, self.problem.response
+        table = self.table(copy)
+        if source is None:
+            return table
+        import narwhals as nw
+
+        frame = nw.from_native(source, eager_only=True)
+        values = nw.new_series(name, table[name].to_list(), backend=frame.implementation)
+        return frame.with_columns(values.cast(frame.schema[name])).to_native()
+
     def modelled(self) -> Floats:
         """The published values on the modelled scale, shape (L, N)."""
         return np.asarray(self.problem.transform.forward(self.values))
@@ -129,6 +145,12 @@ class Synthesis:
             rounding="none" if self.rounding is None else "auto",
             progress=False,
         )
+
+    def to_arviz(self) -> Any:
+        """Posterior and copies for ArviZ; see :meth:`dsstan.Fit.to_arviz`. Confidential."""
+        from dsstan.exchange import to_arviz
+
+        return to_arviz(self)
 
     def write(
         self,

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from dsstan.errors import InputError, is_number
+from dsstan.geo import as_points
 
 if TYPE_CHECKING:
     from dsstan.fit import Fit
@@ -204,8 +205,11 @@ class Weights:
         return int(np.sum(self.flagged))
 
     def table(self, problem: Problem) -> pd.DataFrame:
-        """One row a record: coordinates, distance, P(flag) and weight. Confidential."""
-        return pd.DataFrame(
+        """One row a record: coordinates, distance, P(flag) and weight. Confidential.
+
+        A GeoDataFrame where the prepared table is one.
+        """
+        table = pd.DataFrame(
             {
                 problem.coord_names[0]: problem.coords[:, 0],
                 problem.coord_names[1]: problem.coords[:, 1],
@@ -216,6 +220,7 @@ class Weights:
             },
             index=problem.table.index,
         )
+        return as_points(table, problem)
 
     def __repr__(self) -> str:
         return (
