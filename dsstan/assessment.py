@@ -34,7 +34,7 @@ ERRORS, MATERIAL = 3.0, 1.05
 """A rise of risk is told of beyond so many Monte Carlo errors, and from this ratio of sds on."""
 
 BOUNDS = ("known", "fixed")
-"""The intruder's knowledge of the variances: least and most sd he can be left with."""
+"""What he knows of the variances, for the least and the most sd that he can be left with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +62,12 @@ class Assessment:
 
     @property
     def copies(self) -> tuple[int, ...]:
-        """Numbers of copies told of: 1, L and 500."""
+        """The numbers of copies told of, which are 1, L and 500."""
         return tuple(sorted({1, self.after.copies, MANY}))
 
     @property
     def records(self) -> pd.DataFrame:
-        """One row a record: shares, exposure, the attacker's sds before and after."""
+        """One row a record, with shares, exposure, the attacker's sds before and after."""
         out = self.shares.records.copy()
         out["exposure"] = self.after.exposure
         out["sd_leave_one_out"] = self.after.leave_one_out

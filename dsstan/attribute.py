@@ -2,14 +2,14 @@
 
 Bayesian attribute risk (Reiter, Wang and Zhang 2014; Hu 2019): one who knows
 all other values, the public columns and how the copies were made weighs every
-candidate y* for y_i by
+candidate y* for y_i by::
 
-    p(y* | y_-i) prod_l p(copy l | y*, y_-i).
+    p(y* | y_-i) prod_l p(copy l | y*, y_-i)
 
 Coefficients are integrated out under a flat prior, as in :mod:`dsstan.attacker`.
 Draws v of the variances (and of a free phi) come from the posterior given the
-true y; y* reweights them by p(y* | v) / p(y | v). The log of that ratio and
-log p(copy | y*, v) are quadratics in delta = y* - y_i. Their coefficients, sigma_sq
+true y; ``y*`` reweights them by ``p(y* | v) / p(y | v)``. The log of that ratio and
+``log p(copy | y*, v)`` are quadratics in ``delta = y* - y_i``. Their coefficients, sigma_sq
 taken out, are smooth in (log phi, log r): a few nodes serve any number of draws.
 """
 

@@ -16,7 +16,7 @@ from dsstan.errors import InputError, ReleaseError, describe_rows
 __all__ = ["CSV_TEXT", "check_cells", "is_formula", "quote", "unquote"]
 
 CSV_TEXT = ("refuse", "quote", "keep")
-"""What to do with text that a spreadsheet would run: see :func:`check_cells`."""
+"""What to do with text that a spreadsheet would run; see :func:`check_cells`."""
 
 _QUOTE = "'"
 # A sign before figures alone calls nothing: -, +1, -2.5, +44 20 7946 0000.

@@ -55,7 +55,7 @@ class Frontier:
     Attributes
     ----------
     table
-        One row a setting and L; see :func:`compare`.
+        One row a setting and L; see :func:`dsstan.compare`.
     at_risk
         Records that any rule of the grid flags, shape (N,).
     failed

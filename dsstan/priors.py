@@ -26,8 +26,8 @@ class Priors:
     beta_scale
         Standard deviation of the normal prior of each coefficient, one number
         or P of them. By default a hundred times sd(y) / sd(x_j), and for a
-        constant column a hundred times |mean(y)| + sd(y) (1 + sum of
-        |mean(x_j)| / sd(x_j)), over the column's value.
+        constant column a hundred times ``|mean(y)| + sd(y) (1 + sum of
+        |mean(x_j)| / sd(x_j))``, over the column's value.
     variance
         ``"half-normal"`` on the roots sigma and tau (the default), or
         ``"inverse-gamma"`` on the variances, for parity with older software:

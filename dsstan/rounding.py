@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 ROUNDINGS = ("auto", "none")
 FEWEST = 3
-"""A step that fewer records than this show is not copied: it would tell of them."""
+"""A step that fewer records than this show is not copied, since it would tell of them."""
 
 _MOST_DECIMALS = 12
 _CHANCE = 1e-3  # false alarms of heaping where there is none, for each step

@@ -37,7 +37,7 @@ def compare_surfaces(
     release
         The copies; one is enough.
     covariance
-        As in :func:`spatial_regression`.
+        As in :func:`dsstan.spatial_utility.spatial_regression`.
     cells
         Along the longer side of the grid.
     against

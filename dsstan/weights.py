@@ -253,7 +253,7 @@ def flag_isolated(
     distance
         M itself, in the coordinates' unit, instead of c.
     neighbour, by_site
-        See :func:`neighbour_distances`: the nearest neighbour misses isolated
+        See :func:`dsstan.weights.neighbour_distances`: the nearest neighbour misses isolated
         pairs and shared addresses.
 
     Raises

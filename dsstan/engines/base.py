@@ -54,7 +54,7 @@ class Draws:
     values
         Shape (chains, samples, columns).
     sampler
-        Shape (chains, samples, 4), columns :data:`SAMPLER_COLUMNS`.
+        Shape (chains, samples, 4), columns ``SAMPLER_COLUMNS``.
     """
 
     names: tuple[str, ...]

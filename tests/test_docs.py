@@ -1,0 +1,177 @@
+"""The documentation: built without a warning, links that lead somewhere, blocks that run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import jupytext
+import pytest
+from filelock import FileLock
+from test_report_browser import WIDTHS, browser, show  # noqa: F401
+
+from conftest import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
+NEVER_RUN = {"text", "console", "stata", "toml", "json", "python", "r", "bash", "stan"}
+"""Languages of blocks; python, r and bash are run."""
+
+
+class Page(HTMLParser):
+    """Where a page leads, what can be led to, and its pictures."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.anchors: set[str] = set()
+        self.pictures: list[str | None] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.anchors |= {v for k, v in attrs if k in ("id", "name") and v}
+        if tag == "a" and found.get("href"):
+            self.links.append(str(found["href"]))
+        if tag in ("script", "img", "iframe", "source") and found.get("src"):
+            self.fetched.append(str(found["src"]))
+        if tag == "link" and found.get("rel") in ("stylesheet", "icon", "preload"):
+            self.fetched.append(str(found.get("href")))
+        if tag == "img":
+            self.pictures.append(found.get("alt"))
+
+
+def tidy_environment() -> dict[str, str]:
+    """This environment with the package's commands on the path, and examples in quick mode."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "DSSTAN_QUICK": "1", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory, san_francisco, cmdstan_home) -> Path:
+    """The HTML pages, built once for all workers, every warning an error."""
+    shared = tmp_path_factory.getbasetemp().parent / "dsstan-docs"
+    with FileLock(f"{shared}.lock"):
+        if not (shared / "done").exists():
+            tree = shared / "tree"
+            for name in ("docs", "examples", "tests/parity", "stan"):
+                skip = shutil.ignore_patterns("_build", "golden", "*.ipynb", "__pycache__")
+                shutil.copytree(ROOT / name, tree / name, ignore=skip)
+            for path in ROOT.glob("*.md"):
+                shutil.copy(path, tree)
+            done = subprocess.run(
+                ["sphinx-build", "-W", "--keep-going", "-q", tree / "docs", shared / "html"],
+                env=tidy_environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            (shared / "said").write_text(f"{done.returncode}\n{done.stdout}{done.stderr}")
+            (shared / "done").touch()
+    code, _, said = (shared / "said").read_text().partition("\n")
+    assert code == "0", said
+    return shared / "html"
+
+
+def test_every_link_and_file_of_the_built_pages_is_there_and_none_is_fetched_from_outside(built):
+    pages = {path: Page(path) for path in built.rglob("*.html")}
+    assert len(pages) > 30
+    lost = []
+    for path, page in pages.items():
+        for target in (*page.links, *page.fetched):
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                if target in page.fetched and parts.scheme != "data":
+                    lost.append((path.name, "fetched from outside", target))
+                continue
+            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            there = there / "index.html" if there.is_dir() else there
+            if not there.exists():
+                lost.append((path.name, "no such file", target))
+            elif parts.fragment and there in pages:
+                anchors = pages[there].anchors
+                if unquote(parts.fragment) not in anchors:
+                    lost.append((path.name, "no such place", target))
+    assert lost == []
+
+
+def test_every_picture_of_the_built_pages_has_a_text_in_its_place(built):
+    without = {p.name for p in built.rglob("*.html") if None in Page(p).pictures}
+    assert without == set()
+
+
+def test_every_teaching_example_is_a_page_with_its_outputs(built):
+    for script in (ROOT / "examples").glob("[0-9]*.py"):
+        page = (built / "teach" / f"{script.stem}.html").read_text(encoding="utf-8")
+        assert "cell_output" in page, script.name
+        assert "Exercises" in page
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_is_wider_than_the_window(built, browser, width):  # noqa: F811
+    wide = []
+    for path in sorted(built.rglob("*.html")):
+        show(browser, path, width)
+        sizes = browser.execute_script(
+            "const e = document.documentElement; return [e.scrollWidth, e.clientWidth]"
+        )
+        if sizes[0] > sizes[1]:
+            wide.append((path.relative_to(built).as_posix(), sizes))
+    assert wide == []
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and text of every fenced block that is no directive."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^```(\w+)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_blocks_are_of_a_known_language():
+    known = {page.name: {kind for kind, _ in blocks(page)} - NEVER_RUN for page in PAGES}
+    assert {name: kinds for name, kinds in known.items() if kinds} == {}
+
+
+def with_commands() -> list[Path]:
+    """Pages with commands or R code."""
+    return [page for page in PAGES if {"bash", "r"} & {kind for kind, _ in blocks(page)}]
+
+
+@pytest.mark.parametrize("page", with_commands(), ids=lambda p: p.relative_to(DOCS).as_posix())
+def test_the_commands_and_the_r_code_of_a_page_run_in_order(page, tmp_path, request):
+    found = blocks(page)
+    if "r" in {kind for kind, _ in found}:
+        request.getfixturevalue("rscript")
+    for kind, text in found:
+        if kind == "python":
+            command = [sys.executable, "-c", text]
+        elif kind == "bash":
+            command = ["bash", "-euo", "pipefail", "-c", text]
+        elif kind == "r":
+            command = ["Rscript", "-e", text]
+        else:
+            continue
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=tidy_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+
+
+def test_every_example_is_valid_as_a_notebook():
+    for script in (ROOT / "examples").glob("[0-9]*.py"):
+        cells = json.loads(jupytext.writes(jupytext.read(script, fmt="py:percent"), fmt="ipynb"))
+        kinds = [cell["cell_type"] for cell in cells["cells"]]
+        assert kinds[0] == "markdown"
+        assert "code" in kinds
