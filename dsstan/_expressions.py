@@ -51,9 +51,12 @@ def check_expansion(text: str) -> None:
     """Refuse operators that would multiply out into more terms than can be listed."""
     bare = re.sub(r"`[^`]*`|\w+\([^()]*\)|\{[^}]*\}", "", text)
     powers = [float(power) for power in re.findall(r"(?:\*\*|\^)\s*(\d{1,9})", bare)]
+    if len(powers) < len(re.findall(r"\*\*|\^", bare)):
+        raise FormulaError(f"A power in {text!r} is no plain number: write one, as in (a + b)^2.")
     summands = bare.count("+") + 1
     crossings = len(re.findall(r"(?<!\*)\*(?!\*)|/", bare))
-    products = max(powers, default=1.0) * np.log(max(summands, 2))
+    # Powers may stand inside one another.
+    products = float(np.prod(powers)) * np.log(max(summands, 2))
     if crossings > _MAX_CROSSINGS or products > np.log(_MAX_PRODUCTS):
         raise FormulaError(
             f"The operators '*', '/' and '^' of {text!r} multiply out into too many terms. "
@@ -149,7 +152,12 @@ def _number(node: ast.expr) -> float | None:
         value = _number(node.operand)
         return None if value is None else -value
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return None if isinstance(node.value, bool) else float(node.value)
+        if isinstance(node.value, bool):
+            return None
+        try:
+            return float(node.value)
+        except OverflowError:
+            return None
     return None
 
 

@@ -7,6 +7,7 @@ whoever supplied the record, would be run by the spreadsheet of whoever opens th
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 import pandas as pd
@@ -21,6 +22,9 @@ CSV_TEXT = ("refuse", "quote", "keep")
 _QUOTE = "'"
 # A sign before figures alone calls nothing: -, +1, -2.5, +44 20 7946 0000.
 _FORMULA = re.compile(r"[\t\r\n ]*(?:[=@]|[\t\r]|[-+](?![-+0-9 .,()/%]*\Z)).*", re.DOTALL)
+# Where a spreadsheet may split a cell; a sign there is a formula only with a call or a link.
+_SPLIT = re.compile(r"[;\t\r\n]")
+_LATER = re.compile(r" *(?:[=@]|[-+][^;]*[(!|]).*")
 
 
 def is_formula(text: Any) -> bool:
@@ -31,7 +35,28 @@ def is_formula(text: Any) -> bool:
     >>> [is_formula(t) for t in ("=1+1", "@SUM(A1)", "-cmd|' /C calc'!A0", "-5", "-", "a=b", "")]
     [True, True, True, False, False, False, False]
     """
-    return isinstance(text, str) and _FORMULA.fullmatch(text) is not None
+    if not isinstance(text, str):
+        return False
+    return _FORMULA.fullmatch(_seen(text)) is not None or _hidden(text)
+
+
+def _seen(text: str) -> str:
+    """The text as a spreadsheet may see it: full-width signs plain, nothing invisible first."""
+    plain = unicodedata.normalize("NFKC", text)
+    first = next((i for i, sign in enumerate(plain) if not _invisible(sign)), len(plain))
+    return plain[first:]
+
+
+def _invisible(sign: str) -> bool:
+    """Whether a sign shows nothing, other than those that _FORMULA looks at."""
+    return sign not in "\t\r\n " and (sign.isspace() or unicodedata.category(sign) in ("Cf", "Cc"))
+
+
+def _hidden(text: Any) -> bool:
+    """Whether a part after the first begins like a formula; an apostrophe does not help there."""
+    return isinstance(text, str) and any(
+        _LATER.fullmatch(_seen(part)) for part in _SPLIT.split(text)[1:]
+    )
 
 
 def check_cells(table: pd.DataFrame, format: str, text: str) -> None:
@@ -53,7 +78,8 @@ def check_cells(table: pd.DataFrame, format: str, text: str) -> None:
         If the option is none of these.
     ReleaseError
         If there is such a cell under ``"refuse"``, or such a name of a column unless
-        under ``"keep"``.
+        under ``"keep"``; and under ``"quote"``, if a cell has the formula after a semicolon or
+        a line break, where an apostrophe before it does not help.
     """
     if text not in CSV_TEXT:
         raise InputError(f"csv_text must be one of {', '.join(CSV_TEXT)}, got {text!r}")
@@ -69,10 +95,15 @@ def check_cells(table: pd.DataFrame, format: str, text: str) -> None:
                 f"the column name {name!r} begins like a formula, which a spreadsheet that opens "
                 "the copies would run: rename it, or publish Parquet"
             )
-    if text == "quote":
-        return
-    for name, column in _texts(table).items():
-        bad = column.map(is_formula).to_numpy(dtype=bool)
+    meant = is_formula if text == "refuse" else _hidden
+    for name, column in _texts(table):
+        bad = column.map(meant).to_numpy(dtype=bool)
+        if bad.any() and text == "quote":
+            raise ReleaseError(
+                f"{name} holds text that begins like a formula after a semicolon or a line break, "
+                f"in {describe_rows(bad)}, where an apostrophe before it does not help: correct "
+                "it, or publish Parquet"
+            )
         if bad.any():
             raise ReleaseError(
                 f"{name} holds text that begins like a formula in {describe_rows(bad)}: {advice}"
@@ -95,16 +126,16 @@ def unquote(table: pd.DataFrame) -> pd.DataFrame:
     return _mapped(table, lambda cell: cell.removeprefix(_QUOTE))
 
 
-def _texts(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """The index levels and columns that may hold text, by what a message calls them."""
-    found = {}
+def _texts(table: pd.DataFrame) -> list[tuple[str, pd.Series]]:
+    """The index levels and columns that may hold text, and what a message calls them."""
+    found = []
     for level in range(table.index.nlevels):
         values = table.index.get_level_values(level)
         if not pd.api.types.is_numeric_dtype(values.dtype):
-            found["the index"] = pd.Series(values).astype(object)
+            found.append(("the index", pd.Series(values).astype(object)))
     for name in table.columns:
         if _may_hold_text(table[name]):
-            found[f"column {str(name)!r}"] = table[name].astype(object)
+            found.append((f"column {str(name)!r}", table[name].astype(object)))
     return found
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsstan.seeds import GUESSABLE_BITS
+
 if TYPE_CHECKING:
     from dsstan.fit import Fit
     from dsstan.synthesis import Synthesis
@@ -26,12 +28,14 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 LEANING_SHARE = 0.05
-"""Share of draws at a bound from which on it is a warning."""
+"""Share of draws at a bound beyond which it is a warning."""
 STUCK_SHARE = 0.5
-"""Share from which on the bound decides, and the fit fails."""
+"""Share beyond which the bound decides, and the fit fails."""
 LEANING_ZONE = 0.02
 NUGGET_RATIO = 1e-3
 """tau_sq / sigma_sq below which a copy repeats its record to three per cent of sigma."""
+NOISE_RATIO = 1e3
+"""tau_sq / sigma_sq above which the spatial effect is at most three per cent of tau."""
 FLAGGED_SHARE = 0.5
 APART_RHAT = 1.1
 ALONE_RHAT = 1.05
@@ -48,6 +52,8 @@ CONDITIONS = {
     "most-flagged": "more than half of the records are flagged: what stands alone is the rule, and "
     "the restricted model learns space from the rest",
     "copies-beyond-ess": "more copies than independent draws: copies share what they should not",
+    "guessable-seed": "the seed was given and is short enough to be found by trying: who finds it "
+    "can take the noise off the copies",
 }
 """Every condition and what it means."""
 
@@ -122,12 +128,12 @@ def at_bounds(draws: Mapping[str, Floats], phi_bounds: Any, r_bounds: Any) -> li
         Range of tau_sq / sigma_sq.
     """
     ratio = draws["tau_sq"] / draws["sigma_sq"]
-    _, high = _ends(ratio, r_bounds)
-    least = max(NUGGET_RATIO, r_bounds[0] * (r_bounds[1] / r_bounds[0]) ** LEANING_ZONE)
-    low = float(np.mean(~(ratio >= least)))
+    edge = (r_bounds[1] / r_bounds[0]) ** LEANING_ZONE
+    least, most = max(NUGGET_RATIO, r_bounds[0] * edge), min(NOISE_RATIO, r_bounds[1] / edge)
+    low, high = float(np.mean(~(ratio >= least))), float(np.mean(~(ratio <= most)))
     checks = [
         _leaning("tau_sq / sigma_sq", low, "no-nugget", f"below {least:.2g}"),
-        _leaning("tau_sq / sigma_sq", high, "no-spatial-effect", "at its upper end"),
+        _leaning("tau_sq / sigma_sq", high, "no-spatial-effect", f"above {most:.2g}"),
     ]
     if phi_bounds is not None:
         low, high = _ends(draws["phi"], phi_bounds)
@@ -194,6 +200,18 @@ def few_draws(copies: int, worst_ess: float) -> Check:
     )
 
 
+def short_seed(bits: int) -> Check:
+    """A seed of so many bits that was given and can be found by trying."""
+    return Check(
+        "bits of the seed",
+        float(bits),
+        f"at least {GUESSABLE_BITS} where the data are confidential",
+        "warning",
+        advice="leave the seed out: a fresh one of 128 bits is drawn and recorded",
+        condition="guessable-seed",
+    )
+
+
 def conditions(release: Synthesis) -> list[dict[str, Any]]:
     """Every condition that a release did not meet, as plain values.
 
@@ -208,6 +226,8 @@ def conditions(release: Synthesis) -> list[dict[str, Any]]:
     last = few_draws(release.copies, release.fit.worst_ess)
     if last.severity != "ok":
         found.append((release.fit, last))
+    if release.seed_bits < GUESSABLE_BITS:
+        found.append((release.fit, short_seed(release.seed_bits)))
     entries = []
     for fit, check in found:
         entry = asdict(check) | {"fit": fit.kind}

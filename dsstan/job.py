@@ -75,7 +75,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > _LONGEST:
             raise InputError(f"{path.name} is too large for a job")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         place = str(error).rpartition("(at ")[2].rstrip(")")
         raise InputError(f"{path.name} is not TOML: look at {place or 'its syntax'}") from None
@@ -95,7 +95,12 @@ def _as(value: Any, hint: Any, key: str, path: Path) -> Any:
             return tuple(_as(v, kind, key, path) for v, kind in zip(value, kinds, strict=True))
         raise InputError(f"{key} in {path.name} must be a list of {len(kinds)} values")
     if hint is Path and isinstance(value, str) and value and "\0" not in value:
-        return path.parent / Path(value).expanduser()
+        try:
+            return path.parent / Path(value).expanduser()
+        except RuntimeError:
+            raise InputError(
+                f"{key} in {path.name} begins with ~ and a user there is not"
+            ) from None
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(value)

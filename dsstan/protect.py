@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.public import check_order
 from dsstan.rounding import ROUNDINGS
-from dsstan.seeds import root_seed, seed_of
+from dsstan.seeds import root_seed, seed_bits, seed_of
 from dsstan.synthesis import Synthesis, synthesise
 from dsstan.weights import Weights, flag_isolated, smoothing
 
@@ -90,7 +91,7 @@ def protect(
         seed=kept_seed,
         **common,
     )
-    return synthesise(
+    release = synthesise(
         kept,
         copies,
         seed=copies_seed,
@@ -100,6 +101,8 @@ def protect(
         rounding=rounding,
         progress=progress,
     )
+    # The seed of the copies has 128 bits, and no more of chance than the one it comes from.
+    return replace(release, seed_bits=seed_bits(seed))
 
 
 def _check(

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from dsstan._metadata import FORMAT
 from dsstan._version import __version__
 from dsstan.errors import ReleaseError
+from dsstan.order import gives_away, nearly_sorted
 
 if TYPE_CHECKING:
     from dsstan.problem import Problem
     from dsstan.synthesis import Synthesis
+
+
+# Whole numbers that every float holds.
+_EXACT = 2.0**53
 
 
 def check_public(release: Synthesis) -> None:
@@ -21,19 +27,17 @@ def check_public(release: Synthesis) -> None:
     Raises
     ------
     ReleaseError
-        If a numeric column that would be published, the index or the rows themselves
-        put the records in the very order of the response, or its reverse.
+        If a column that would be published, the index or the rows themselves put the records
+        in the order of the response, or its reverse, or nearly so.
     """
     check_order(release.problem)
     table, response = release.problem.table, release.problem.response
     for name in public_columns(release):
-        column = table[name]
-        if name == response or not pd.api.types.is_numeric_dtype(column):
-            continue
-        if column.nunique() > 2 and _same_order(column, table[response]):
+        if name != response and gives_away(table[name], table[response]):
             raise ReleaseError(
-                f"column {name!r} is a function of the response {response!r} and would be "
-                "published as it is: leave it out of the table before prepare()"
+                f"column {name!r} puts the records in the order of the response {response!r}, or "
+                "nearly so, and would be published as it is: leave it out of the table before "
+                "prepare()"
             )
 
 
@@ -46,37 +50,23 @@ def check_order(problem: Problem) -> None:
     ------
     ReleaseError
         If the response rises or falls from the first row to the last, or does so but for a
-        few rows (a rank correlation of 0.98 or more among at least 20 records); or if a
-        numeric index puts the records in the order of the response.
+        few rows (:func:`dsstan.order.nearly_sorted`); or if a level of the index puts the
+        records in the order of the response.
     """
-    values = problem.table[problem.response].reset_index(drop=True)
-    place = pd.Series(range(len(values)), dtype="float64")
-    sorted_up = values.is_monotonic_increasing or values.is_monotonic_decreasing
-    nearly = len(values) >= 20 and abs(_rank_correlation(values, place)) >= 0.98
-    if values.nunique() > 2 and (sorted_up or nearly):
+    response = problem.table[problem.response]
+    if nearly_sorted(problem.original()):
         raise ReleaseError(
-            f"the rows are in the order of the response {problem.response!r}, and copies keep "
-            "the order of the rows: shuffle them first, with table.sample(frac=1)"
+            f"the rows are in the order of the response {problem.response!r}, or nearly so, and "
+            "copies keep the order of the rows: shuffle them first, with table.sample(frac=1)"
         )
     index = problem.table.index
-    if index.nlevels == 1 and pd.api.types.is_numeric_dtype(index.dtype):
-        labels = pd.Series(index.to_numpy())
-        if values.nunique() > 2 and _same_order(labels, values):
+    for level in range(index.nlevels):
+        labels = pd.Series(index.get_level_values(level), index=index)
+        if gives_away(labels, response):
             raise ReleaseError(
-                f"the index is in the order of the response {problem.response!r} and would be "
-                "published: use table.reset_index(drop=True) first"
+                f"the index is in the order of the response {problem.response!r}, or nearly so, "
+                "and would be published: use table.reset_index(drop=True) first"
             )
-
-
-def _same_order(column: pd.Series, response: pd.Series) -> bool:
-    """Whether a column ranks the records as the response does, or in reverse."""
-    order, ranks = column.rank(), response.rank()
-    return bool(order.equals(ranks) or (len(order) + 1 - order).equals(ranks))
-
-
-def _rank_correlation(a: pd.Series, b: pd.Series) -> float:
-    """Spearman's rank correlation."""
-    return float(a.rank().astype("float64").corr(b.rank().astype("float64")))
 
 
 def public_columns(release: Synthesis) -> list[str]:
@@ -89,14 +79,39 @@ def public_columns(release: Synthesis) -> list[str]:
 def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
     """One copy as it is published: nothing of pandas' own beside the values."""
     table = release.table(copy)[public_columns(release)].copy()
-    table.attrs = {}  # pandas writes them into Parquet
+    # pandas writes these into Parquet, and levels that no record has.
+    table.attrs = {}
+    table.columns.name = None
     for name in table.columns:
-        # So it does with levels that no record has.
-        if isinstance(table[name].dtype, pd.CategoricalDtype):
+        dtype = table[name].dtype
+        if isinstance(dtype, pd.CategoricalDtype):
             table[name] = table[name].cat.remove_unused_categories()
+        elif isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "value_type"):
+            table[name] = (
+                table[name].astype(object).astype(pd.ArrowDtype(dtype.pyarrow_dtype.value_type))
+            )
     if isinstance(table.index, pd.CategoricalIndex):
         table.index = table.index.remove_unused_categories()
+    elif isinstance(table.index, pd.MultiIndex):
+        table.index = table.index.remove_unused_levels()
+    response = release.problem.response
+    if _whole(release):
+        table[response] = table[response].astype(np.int64)
     return table
+
+
+def _whole(release: Synthesis) -> bool:
+    """Whether a column of floats is published as whole numbers.
+
+    It is where its copies are rounded to whole numbers: else the type would tell that one or
+    two records have a fraction.
+    """
+    rounding = release.rounding
+    if rounding is None or release.problem.table[release.problem.response].dtype != np.float64:
+        return False
+    one = 10**rounding.decimals
+    steps = all(unit > 0 and unit % one == 0 for unit in rounding.units)
+    return steps and bool((np.abs(release.values) < _EXACT).all())
 
 
 def plain_index(index: pd.Index) -> bool:
@@ -110,12 +125,13 @@ def metadata(
     """What ``public/metadata.json`` holds: an allow-list, nothing estimated from the data."""
     problem = release.problem
     table = problem.table
+    types = public_table(release, 0).dtypes
     return {
         "format": FORMAT,
         "software": f"dsstan {__version__}",
         "synthesis": "partial",
         "synthetic_column": problem.response,
-        "columns": {str(name): str(table[name].dtype) for name in public_columns(release)},
+        "columns": {str(name): str(dtype) for name, dtype in types.items()},
         "index_columns": 0 if plain_index(table.index) else table.index.nlevels,
         "coordinates": list(problem.coord_names),
         "records": problem.n_records,
@@ -161,12 +177,13 @@ their intervals are too narrow.
 def analyst_readme(release: Synthesis, files: list[str]) -> str:
     """What an analyst needs to know."""
     problem = release.problem
+    response = problem.response.replace("`", "'")
     use = _MANY if release.copies > 1 else _ONE
     return f"""# Partially synthetic data
 
 {release.copies} copies of one table of {problem.n_records} records: `{files[0]}` to
-`{files[-1]}`. Every column but `{problem.response}` is as it was collected. The values of
-`{problem.response}` are synthetic in every copy and every row: draws from a spatial model.
+`{files[-1]}`. Every column but `{response}` is as it was collected. The values of
+`{response}` are synthetic in every copy and every row: draws from a spatial model.
 No value was copied from a record.
 
 {use}

@@ -6,12 +6,10 @@ whatever is wrong ends in one of dsstan's own errors.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import stat
-import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
+from dsstan._csv import check_rows, parsed_csv, read_csv
 from dsstan._metadata import check_metadata
 from dsstan.cells import unquote
 from dsstan.errors import InputError, ReleaseError
@@ -30,66 +29,42 @@ _PLAIN = re.compile(r"[uU]?[iI]nt(8|16|32|64)|[fF]loat(16|32|64)|bool|boolean|st
 _DATE = re.compile(r"datetime64\[\w+\]")
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path, used: Collection[str] | None = None) -> pd.DataFrame:
     """The table of a CSV or Parquet file.
 
-    A CSV is read so that the copies can repeat it: numbers to the last digit, and a column of
-    whole numbers with leading zeros (a postcode) as text.
+    A CSV is read so that the copies can repeat it.
+
+    Parameters
+    ----------
+    path
+        Of kind ``.csv``, ``.parquet`` or ``.pq``.
+    used
+        Columns whose numbers are needed: of a CSV, any other becomes numbers only where they are
+        written again exactly as they stand there. None takes all as needed.
 
     Raises
     ------
     InputError
         If there is no such file, its kind is unknown, or it can't be read without a guess: rows
-        longer than the header, or column names that repeat.
+        longer or shorter than the header, or column names that repeat.
     """
-    readers: dict[str, Any] = {".csv": _read_csv, ".parquet": _read_parquet, ".pq": _read_parquet}
     kind = path.suffix.lower()
-    reader = readers.get(kind)
-    if reader is None:
+    if kind not in (".csv", ".parquet", ".pq"):
         raise InputError(f"{path.name} is neither .csv nor .parquet")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:
-        table: pd.DataFrame = reader(path)
+        return read_csv(path, used) if kind == ".csv" else _read_parquet(path)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # of many kinds, and their texts may hold values
         raise InputError(f"{path.name} can't be read as {kind}: {type(error).__name__}") from None
-    return table
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     """A Parquet file; opened first, since Arrow takes no path that is not UTF-8."""
     with open(path, "rb") as stream:
         return pd.read_parquet(stream)
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """A CSV file, its numbers to the last digit: copies repeat all columns but one."""
-    with open(path, newline="", encoding="utf-8-sig") as stream:
-        header = next(csv.reader(stream), [])
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise InputError(f"{path.name} has several columns named {repeated[0]!r}: rename them")
-    table = _parsed(path, float_precision="round_trip", low_memory=False)
-    if not table.index.equals(pd.RangeIndex(len(table))):
-        raise InputError(f"{path.name} has rows with more cells than its header has names")
-    whole = [name for name in table.columns if pd.api.types.is_integer_dtype(table[name].dtype)]
-    if whole:
-        texts = _parsed(path, usecols=whole, dtype=str, keep_default_na=False)
-        for name in whole:
-            if texts[name].str.fullmatch(r"\s*[-+]?0\d+\s*").any():
-                table[name] = texts[name]
-    return table
-
-
-def _parsed(path: Path, **options: Any) -> pd.DataFrame:
-    """What pandas reads."""
-    with warnings.catch_warnings():
-        # pandas 3.1 is exact by itself, and deprecates what older ones need.
-        warnings.filterwarnings("ignore", "The 'float_precision'")
-        table: pd.DataFrame = pd.read_csv(path, **options)
-    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +115,11 @@ def read_release(folder: Path | str) -> PublicRelease:
         the metadata say. The message names the file.
     """
     public = Path(folder)
-    if (public / "public").is_dir():
-        public = public / "public"
+    inner = public / "public"
+    if inner.is_symlink():
+        _no("public", "is a link, which may lead anywhere")
+    if inner.is_dir():
+        public = inner
     metadata = _metadata(public)
     copies = tuple(_copy(public, name, metadata) for name in metadata["files"])
     for name, copy in zip(metadata["files"], copies, strict=True):
@@ -196,7 +174,7 @@ def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
             copy = _csv_copy(path, columns, metadata["index_columns"])
         else:
             copy = _parquet_copy(path)
-    except MemoryError:
+    except (MemoryError, ReleaseError):
         raise
     except Exception as error:  # of many kinds
         _no(name, f"can't be read ({type(error).__name__})")
@@ -223,7 +201,13 @@ def _csv_copy(path: Path, columns: Mapping[str, Any], leading: int) -> pd.DataFr
             types[name] = dtype
         elif dtype == "object" or dtype.startswith("geometry"):
             types[name] = "str"
-    table = _parsed(
+
+    def as_said(header: list[str]) -> None:
+        if len(header) != leading + len(columns):
+            _no(path.name, "has other columns than metadata.json says")
+
+    check_rows(path, as_said)
+    table = parsed_csv(
         path,
         dtype=types,
         index_col=list(range(leading)) or False,

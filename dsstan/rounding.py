@@ -131,8 +131,11 @@ def find_rounding(values: Floats, dtype: Any = np.float64) -> Rounding:
     ]
     units = _chain(counts, float(np.subtract(*np.quantile(values, [0.75, 0.25]))), finest)
     found = [sum(n % unit == 0 for n in counts) for unit in units]
+    # A step that only one or two show is left out before anything else is asked.
+    while len(units) > 1 and found[0] - found[1] < FEWEST and 2 * found[1] > len(values):
+        units, found = units[1:], found[1:]
     shares = _shares(units, found, len(values))
-    unrounded = 1.0 - found[0] / len(values)
+    unrounded = 1.0 - len(counts) / len(values)
     if unrounded * len(values) >= FEWEST:
         units, shares = [0, *units], [unrounded, *shares]
     total = sum(shares)

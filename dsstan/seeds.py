@@ -19,10 +19,30 @@ def root_seed(seed: int | None) -> int:
         If the seed is no whole number from 0 on.
     """
     if seed is None:
-        return secrets.randbits(128)
+        return secrets.randbits(FRESH_BITS)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError("seed must be a whole number from 0 on, or None for a fresh one")
     return int(seed)
+
+
+FRESH_BITS = 128
+"""Bits of a seed that is drawn."""
+GUESSABLE_BITS = 96
+"""A seed of fewer bits can be found by trying."""
+
+
+def seed_bits(seed: int | None) -> int:
+    """Bits of a seed that was given, or of the fresh one that is drawn where there is none.
+
+    Who has the copies, the code and the settings can try every small seed: the noise of the right
+    one goes with the copies.
+
+    Examples
+    --------
+    >>> seed_bits(20180), seed_bits(None)
+    (15, 128)
+    """
+    return FRESH_BITS if seed is None else int(seed).bit_length()
 
 
 def stan_seed(seed: int) -> int:

@@ -22,7 +22,15 @@ from dsstan.fit import Fit
 from dsstan.latent import LatentModel, parameters_at, spread_draws
 from dsstan.progress import progress_bar
 from dsstan.rounding import ROUNDINGS, Rounding, find_rounding
-from dsstan.seeds import COMPARISON, COPIES, root_seed, seed_of, stream
+from dsstan.seeds import (
+    COMPARISON,
+    COPIES,
+    FRESH_BITS,
+    root_seed,
+    seed_bits,
+    seed_of,
+    stream,
+)
 
 if TYPE_CHECKING:
     from dsstan.problem import Problem
@@ -60,6 +68,8 @@ class Synthesis:
     rounding
         How the copies were rounded like the input; None where they were not.
         Confidential.
+    seed_bits
+        Bits of the seed that the caller gave, or 128 where a fresh one was drawn.
     """
 
     fit: Fit
@@ -71,6 +81,7 @@ class Synthesis:
     accepted: tuple[bool, bool] = (False, False)
     moved_share: float = 0.0
     rounding: Rounding | None = field(repr=False, default=None)
+    seed_bits: int = field(repr=False, default=FRESH_BITS)
 
     def __repr__(self) -> str:
         return (
@@ -268,6 +279,7 @@ def synthesise(
         (accept_failed, accept_few_draws),
         moved / values.size,
         digits,
+        seed_bits(seed),
     )
 
 
@@ -284,7 +296,8 @@ def _label(fit: Fit, effect: str) -> bytes:
 
 def carried_effect(fit: Fit, effect: str = "auto") -> tuple[Floats, str]:
     """Factor on w in the copies, shape (N,), and the name of the effect carried."""
-    partial = bool(np.any((fit.A > 0) & (fit.A < 1)))
+    # By the settings alone: the name is published, and must not tell whether anybody is flagged.
+    partial = 0.0 < fit.gamma < np.inf
     if effect == "auto":
         effect = "w*" if fit.protection == "paper" and partial else "w"
     if effect == "w*" and fit.protection == "preserving" and partial:

@@ -14,6 +14,7 @@ import signal
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ try:
 except ImportError:  # not on Windows, where no leftover is ever taken for one
     fcntl = None  # type: ignore[assignment]
 
+from dsstan._places import note_place, noted_places
 from dsstan.errors import InputError
 
 __all__ = [
@@ -39,7 +41,7 @@ __all__ = [
 ]
 
 MARKER = ".dsstan-run"
-_OURS = re.compile(r"(?:dsstan|\..+\.partial)-(\d+)-\w+")
+_OURS = re.compile(r"(?:dsstan|\..+\.partial)-(\d+)-\w+", re.DOTALL)
 _MOST_MARKER = 10_000
 
 
@@ -99,6 +101,8 @@ def private_folder(
         leftover leads there.
     """
     base = work_parent() if parent is None else Path(parent)
+    if base != Path(tempfile.gettempdir()):
+        note_place(base.absolute())
     with _owner_only(), _by_exception():
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-{os.getpid()}-", dir=base))
         lock = None
@@ -150,11 +154,17 @@ class Leftover:
         Its place.
     files, size
         How many files it holds, the marker aside, and their bytes.
+    pid
+        Number of the process it was made by.
+    age
+        Seconds since anything in its top level changed.
     """
 
     folder: Path
     files: int
     size: int
+    pid: int
+    age: float
 
 
 def leftovers(places: Iterable[str | os.PathLike[str]] = ()) -> list[Leftover]:
@@ -163,12 +173,11 @@ def leftovers(places: Iterable[str | os.PathLike[str]] = ()) -> list[Leftover]:
     Parameters
     ----------
     places
-        Folders to look in beside the working folder and the system's for temporary
-        files. Releases under way are looked for beside their targets too, where the
-        run had noted one.
+        Folders to look in beside the working folder, the system's for temporary files, and
+        those that earlier runs of this user worked in or wrote releases to.
     """
     found: dict[Path, None] = {}
-    named = [os.environ.get("DSSTAN_WORKDIR"), tempfile.gettempdir(), *places]
+    named = [os.environ.get("DSSTAN_WORKDIR"), tempfile.gettempdir(), *noted_places(), *places]
     for place in dict.fromkeys(Path(p).expanduser().absolute() for p in named if p):
         with suppress(OSError):
             for path in sorted(place.iterdir()):
@@ -222,8 +231,9 @@ def end_processes(folder: Path) -> None:
 
 
 def _names(arguments: bytes, folder: Path) -> bool:
-    """Whether arguments hold a path inside a folder."""
-    return os.fsencode(folder) + b"/" in arguments
+    """Whether an argument is a chain's ``file=`` with a path inside a folder."""
+    inside = b"file=" + os.fsencode(folder) + b"/"
+    return any(argument.startswith(inside) for argument in arguments.split(b"\0"))
 
 
 def _mark(folder: Path, beside: Path | None) -> int:
@@ -290,7 +300,9 @@ def _measured(folder: Path) -> Leftover:
                 with suppress(OSError):
                     size += os.lstat(os.path.join(place, name)).st_size
                     files += 1
-    return Leftover(folder, files, size)
+    match = _OURS.fullmatch(folder.name)
+    age = time.time() - folder.stat().st_mtime
+    return Leftover(folder, files, size, int(match[1]) if match else 0, max(age, 0.0))
 
 
 def _alive(pid: int) -> bool:

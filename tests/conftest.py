@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,6 +37,9 @@ def _san_francisco_folder() -> str | None:
 _FOLDER = _san_francisco_folder()
 if _FOLDER is not None:
     os.environ["DSSTAN_DATA"] = _FOLDER
+# Runs note where they work in the user's state folder; not in that of whoever runs the tests.
+_STATE = tempfile.TemporaryDirectory(prefix="state-of-tests-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
 # One BLAS thread a process: the suite runs in parallel, and bytes must not depend on it.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")

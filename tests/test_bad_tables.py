@@ -34,6 +34,12 @@ def assign(**columns: Any) -> Callable[[], pd.DataFrame]:
 ROWS_1_3 = r"2 rows \(positions 1, 3, counted from 0\)"
 
 BAD: dict[str, tuple[Callable[[], Any], dict[str, Any], type[Exception], str]] = {
+    "a name with an escape in it": (
+        lambda: table().assign(**{"a\x1b]0;x\x07": 1.0}),
+        PLAIN,
+        TableError,
+        "holds control characters",
+    ),
     "not a table": (lambda: {"price": [1]}, PLAIN, TableError, "builtins.dict"),
     "empty table": (lambda: table().iloc[:0], PLAIN, TableError, "0 rows; at least 3"),
     "two rows": (lambda: table().iloc[:2], PLAIN, TableError, "2 rows; at least 3"),

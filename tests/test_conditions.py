@@ -16,7 +16,14 @@ from test_engines import folder_of_programs
 
 import dsstan as ds
 from conftest import ROOT, small_table
-from dsstan.conditions import CONDITIONS, conditions, few_draws, most_flagged, several_modes
+from dsstan.conditions import (
+    CONDITIONS,
+    at_bounds,
+    conditions,
+    few_draws,
+    most_flagged,
+    several_modes,
+)
 from dsstan.diagnose import Verdict, diagnose
 from dsstan.engines import EmbeddedEngine, SamplerSettings
 from dsstan.errors import ConvergenceError
@@ -106,6 +113,40 @@ def test_a_response_without_space_has_no_spatial_effect():
 def test_an_effect_that_reaches_farther_than_the_map_puts_the_decay_at_its_bound():
     fit = fitted(noiseless())
     assert "phi-at-bound" in named(fit, "failure")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "condition"),
+    [(2e3, "no-spatial-effect"), (5e2, None), (2e-3, None), (5e-4, "no-nugget")],
+)
+def test_a_share_of_a_thousandth_of_either_variance_is_as_good_as_none(ratio, condition):
+    draws = {"sigma_sq": np.ones((4, 100)), "tau_sq": np.full((4, 100), ratio)}
+    failed = {c.condition for c in at_bounds(draws, None, (1e-4, 1e4)) if c.severity == "failure"}
+    assert failed == ({condition} if condition else set())
+
+
+@pytest.mark.parametrize(
+    ("seed", "told"), [(7, True), (2**95 - 1, True), (2**96, False), (None, False)]
+)
+def test_a_seed_that_can_be_found_by_trying_is_told(kept, seed, told):
+    release = ds.synthesise(kept, 2, seed=seed, accept_failed=True)
+    found = [c for c in conditions(release) if c["condition"] == "guessable-seed"]
+    assert [c["severity"] for c in found] == (["warning"] if told else [])
+
+
+def test_a_small_seed_of_the_whole_way_is_told_although_its_stages_have_long_ones():
+    release = ds.protect(
+        small_table(30),
+        "log(value) ~ x",
+        coords=("east", "north"),
+        threshold=0.15,
+        copies=2,
+        seed=7,
+        accept_failed=True,
+        **QUICK,
+    )
+    assert release.seed.bit_length() > 96
+    assert [c["condition"] for c in conditions(release)][-1] == "guessable-seed"
 
 
 def test_a_rule_that_flags_more_than_half_fails_and_own_weights_warn(small, free):

@@ -38,9 +38,17 @@ out = "out"
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("a,b\n1,2,3\n4,5,6\n", "more cells than its header"),
-        ("a,a\n1,2\n", "several columns named 'a'"),
-        ("a,b\n1,2\n3,4,5\n", "can't be read"),
+        ("a,b\n1,2,3\n4,5,6\n", r"more or fewer cells in 2 rows"),
+        ("id,price\n0,88000,\n1,90000,\n2,91000,\n", r"more or fewer cells in 3 rows"),
+        ("x,price\n0,0.3,88000\n1,0.4,90000\n", r"more or fewer cells in 2 rows"),
+        ("a,b\n1,2\n3,4,5\n", r"1 row \(position 1"),
+        ("a,b\n1,2\n3\n", r"1 row \(position 1"),
+        ("a,a\n1,2\n", "columns 1 and 2 of in.csv have the same name"),
+        ("\na,a\n1,2\n", "begins with a blank line"),
+        ("a,b\n1,2\n\n3,4\n", "blank line, line 3"),
+        ("a,\n1,2\n", "no name for column 2"),
+        ("a,b\n", "no record"),
+        ("", "is empty"),
     ],
 )
 def test_a_table_that_needs_a_guess_is_refused(tmp_path, content, said):
@@ -48,6 +56,48 @@ def test_a_table_that_needs_a_guess_is_refused(tmp_path, content, said):
     path.write_text(content)
     with pytest.raises(InputError, match=said):
         read_table(path)
+
+
+def test_a_file_without_a_header_is_refused_and_its_first_record_is_not_shown(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("0,88000,8.05\n1,90000,7.25\n")
+    with pytest.raises(InputError, match="numbers where names of columns are needed") as caught:
+        read_table(path)
+    assert "88000" not in str(caught.value)
+
+
+ODD = """zip,parcel,iso,phone,flag,code,amount,open,x
+01000,9007199254740993,NA,+4412,TRUE,12E4,1.50,True,1.50
+,,None,+4413,FALSE,13E4,,,2
+02000,3,DE,,TRUE,,2.25,False,3.0
+"""
+
+
+def test_columns_that_are_not_needed_are_repeated_to_the_letter(tmp_path):
+    """What pandas guesses of a code, an identifier or a country is another value."""
+    path, back = tmp_path / "in.csv", tmp_path / "back.csv"
+    path.write_text(ODD)
+    read_table(path, used=["x"]).to_csv(back, index=False)
+    rows = [line.split(",") for line in back.read_text().splitlines()]
+    assert [row[:-1] for row in rows] == [line.split(",")[:-1] for line in ODD.splitlines()]
+    assert [row[-1] for row in rows[1:]] == ["1.5", "2.0", "3.0"]
+
+
+def test_needed_columns_are_numbers_and_codes_stay_text(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text(ODD)
+    table = read_table(path)
+    assert list(table["amount"].dropna()) == [1.5, 2.25]
+    assert table["parcel"].dtype == "Int64"
+    assert table["parcel"][0] == 9007199254740993
+    assert list(table["zip"].dropna()) == ["01000", "02000"]
+    assert list(table["iso"]) == ["NA", "None", "DE"]
+
+
+def test_a_whole_number_that_no_integer_holds_stays_text(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("a,b\n123456789012345678901234567890,1\n2,2\n")
+    assert list(read_table(path)["a"]) == ["123456789012345678901234567890", "2"]
 
 
 def test_leading_zeros_stay(tmp_path):
@@ -123,6 +173,20 @@ def test_read_release_follows_no_link(public, tmp_path):
         read_release(public)
 
 
+def test_read_release_follows_no_link_to_its_public_side(public, tmp_path):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "public").symlink_to(public)
+    with pytest.raises(ReleaseError, match="is a link"):
+        read_release(tmp_path / "whole")
+
+
+def longer(public):
+    """One cell too many in every row of a copy."""
+    path = public / "copy_001.csv"
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, *(f"{row},1" for row in rows)]) + "\n")
+
+
 @pytest.mark.parametrize(
     "name", ["../secret.csv", "/etc/passwd", "copy_1.csv", "copy_001.pickle", "copy_001.csv\n"]
 )
@@ -147,6 +211,8 @@ def test_read_release_reads_no_file_outside_its_folder(public, name):
         (lambda p: change(p, synthetic_column="note"), "finite numbers|can't be read"),
         (lambda p: (p / "copy_001.csv").write_bytes(b"\xff\xfe"), "can't be read"),
         (lambda p: (p / "copy_001.csv").write_text("a\n1\n"), "can't be read|other columns"),
+        (longer, "can't be read"),
+        (lambda p: change(p, index_columns=10**9), "other columns"),
     ],
 )
 def test_a_damaged_release_is_refused_by_the_name_of_its_file(public, damage, said):
@@ -176,6 +242,13 @@ def test_copies_that_differ_in_what_is_not_synthetic_are_refused(public):
         ("\t=1", True),
         ("\r=1", True),
         (" =1", True),
+        ("a;=HYPERLINK(1)", True),
+        ("flat\n-cmd|' /C'!A0", True),
+        ("\uff1d1+1", True),
+        ("\u00a0=1", True),
+        ("\u200b\ufeff=1", True),
+        ("good; -10% off", False),
+        ("a; -small", False),
         ("-5", False),
         ("+44 20 7946 0000", False),
         ("-", False),
@@ -196,6 +269,24 @@ def with_table(kept, table):
     start = dataclasses.replace(kept.start, problem=problem)
     fit = dataclasses.replace(kept, problem=problem, start=start)
     return dataclasses.replace(ds.synthesise(kept, 2, seed=1), fit=fit)
+
+
+def test_every_level_of_an_index_is_looked_at(kept, tmp_path):
+    table = kept.problem.table.copy()
+    table.index = pd.MultiIndex.from_arrays(
+        [[f"=HYPERLINK({i})" for i in range(60)], ["fine"] * 60], names=["a", "b"]
+    )
+    release = with_table(kept, table)
+    with pytest.raises(ReleaseError, match="the index holds text that begins like a formula"):
+        release.write(tmp_path / "out")
+
+
+def test_a_formula_after_a_semicolon_is_refused_where_an_apostrophe_would_not_help(kept, tmp_path):
+    table = kept.problem.table.assign(note=["a;=1+1"] * 60)
+    release = with_table(kept, table)
+    with pytest.raises(ReleaseError, match="after a semicolon"):
+        release.write(tmp_path / "out", csv_text="quote")
+    assert release.write(tmp_path / "out", csv_text="keep", report=False).is_dir()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -295,6 +386,7 @@ BAD_JOBS = [
     (JOB + 'x = "\\ud800"', "not TOML|can't be read"),
     ("a = " + "[" * 9999, "not TOML|can't be read"),
     ("a = 1" + "0" * 9999, "can't be read"),
+    (JOB.replace('"in.csv"', '"~nobodyatall/in.csv"'), "begins with ~ and a user there is not"),
     ("#" * 1_000_001, "too large"),
 ]
 
@@ -303,6 +395,12 @@ BAD_JOBS = [
 def test_a_job_that_can_not_be_used_says_why(job, text, said):
     with pytest.raises(InputError, match=said):
         read_job(job(text), command)
+
+
+def test_a_job_with_a_byte_order_mark_is_read(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + JOB.encode())
+    assert read_job(path, command)["formula"] == "log(value) ~ x"
 
 
 def test_a_job_that_is_not_there_is_named(tmp_path):

@@ -669,7 +669,7 @@ def test_the_column_of_the_weights_is_withheld_from_the_copies(tmp_path):
 def test_a_column_that_is_a_function_of_the_response_is_refused(tmp_path, make):
     table = small_table(30)
     table["other"] = make(table["value"])
-    with pytest.raises(ReleaseError, match="'other' is a function of the response"):
+    with pytest.raises(ReleaseError, match="'other' puts the records in the order of the response"):
         _released(table, np.eye(30)[0], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -72,6 +72,18 @@ def test_a_digit_that_only_one_or_two_records_show_is_not_copied():
     assert find_rounding(values).steps[0] == 0.05
 
 
+@pytest.mark.parametrize("n", range(8, 40))
+@pytest.mark.parametrize("odd", [1, 2])
+def test_no_table_is_so_small_that_one_or_two_digits_show(n, odd):
+    tens = 10.0 * np.arange(3, 3 + n)
+    tens[:odd] += 5.0
+    assert find_rounding(tens).units[0] % 10 == 0
+    cents = 1000.0 * np.arange(3, 3 + n)
+    cents[:odd] += 0.01
+    found = find_rounding(cents)
+    assert found.units[0] / 10**found.decimals >= 1000
+
+
 def test_heaping_is_found_and_given_back():
     """Shares of multiples, in the copies as in the column, to sampling error."""
     values = heaped(3000)

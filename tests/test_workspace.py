@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from dsstan._places import note_place, noted_places
 from dsstan.errors import InputError
 from dsstan.workspace import (
     MARKER,
@@ -47,6 +48,7 @@ def place(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("DSSTAN_WORKDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return folder
 
 
@@ -60,6 +62,11 @@ def holder(place, name="dsstan"):
         [sys.executable, "-c", HOLD, str(place), name], stdout=subprocess.PIPE, text=True
     )
     return process, Path(process.stdout.readline().strip())
+
+
+def forget(tmp_path):
+    """Drop the note of where runs worked."""
+    (tmp_path / "state" / "dsstan" / "working-folders").unlink()
 
 
 def killed(place, name="dsstan"):
@@ -219,6 +226,7 @@ def test_only_our_own_marked_folders_are_taken_for_leftovers(place, tmp_path):
     (place / "dsstan-notes").mkdir()
     (place / "dsstan-1-file").write_text("mine")
     elsewhere = killed(tmp_path)
+    forget(tmp_path)
     (place / "dsstan-1-link").symlink_to(elsewhere)
     linked = place / "dsstan-99999999-marker"
     linked.mkdir()
@@ -252,6 +260,7 @@ def test_a_run_killed_before_it_marked_its_folder_leaves_a_leftover_too(place, i
 def test_a_leftover_leads_to_another_folder_of_its_run(place, tmp_path):
     """As the note of a release under way does, whose folder is beside its target."""
     partial = killed(tmp_path, ".release.partial")
+    forget(tmp_path)
     noted = killed(place)
     for content in ({"pid": 1, "beside": str(partial)}, {"beside": 3}, [], "x"):
         (noted / MARKER).write_text(json.dumps(content))
@@ -280,6 +289,50 @@ def test_a_process_that_outlived_its_killed_run_is_ended_with_its_folder(place):
         for process in (inside, outside):
             process.kill()
             process.communicate()
+
+
+def test_a_process_that_only_looks_into_the_folder_is_left_alone(place):
+    folder = killed(place)
+    reader = subprocess.Popen(["tail", "-f", str(folder / "inside" / "data")])
+    try:
+        end_processes(folder)
+        assert reader.poll() is None
+    finally:
+        reader.kill()
+        reader.wait()
+
+
+@pytest.mark.parametrize("name", ["dsstan", ".two\nlines.partial"])
+def test_what_a_killed_run_left_in_a_folder_of_its_own_is_found_from_anywhere(
+    place, tmp_path, monkeypatch, name
+):
+    other = tmp_path / "other"
+    other.mkdir()
+    killed(other, name)
+    [folder] = other.iterdir()
+    assert not any(place.iterdir())
+    monkeypatch.chdir(place)
+    [found] = [each for each in leftovers() if each.folder == folder]
+    assert str(found.pid) in folder.name
+    assert 0 <= found.age < WAIT_SECONDS
+    remove(found)
+    assert not folder.exists()
+
+
+def test_the_note_of_working_folders_is_for_its_owner_and_short(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for number in range(120):
+        (tmp_path / f"p{number}").mkdir()
+        note_place(tmp_path / f"p{number}")
+    note_place(tmp_path / "p119")
+    assert noted_places() == [tmp_path / f"p{n}" for n in range(20, 120)]
+    file = tmp_path / "state" / "dsstan" / "working-folders"
+    assert mode(file) == 0o600
+    file.write_text('no path\n[1]\n"relative"\n' + json.dumps(str(tmp_path)) + "\n")
+    assert noted_places() == [tmp_path]
+    (tmp_path / "p1").rmdir()
+    file.write_text(json.dumps(str(tmp_path / "p1")))
+    assert noted_places() == []
 
 
 def test_no_process_is_ended_that_does_not_name_the_folder(place):
