@@ -11,6 +11,7 @@
 
 # %%
 import os
+import textwrap
 import warnings
 
 import numpy as np
@@ -104,9 +105,8 @@ print(found["paper"])
 plot_release_size(found["paper"])
 
 # %% [markdown]
-# On the left, the seven: where he knows the variances, protection of the kind `paper` gains
-# them far less than the paper's measure says. On the right, the others, which each copy
-# gives away a little more.
+# On the left, the seven. Where he knows the variances, `paper` leaves him little more than
+# no protection does. On the right, the others, whom every copy gives away a little more.
 #
 # ## The protections compared
 #
@@ -204,15 +204,15 @@ curves["panel"] = pd.Categorical(curves["panel"], [panel for panel, _, _ in PANE
     + p9.labs(
         x="copies released, L",
         y="smallest sd left (log price)",
-        caption="Grey line: the floor",
+        title=f"The most exposed home; grey line: the floor {FLOOR}",
     )
     + p9.theme_bw()
-    + p9.theme(figure_size=(8, 3.8), legend_position="bottom")
+    + p9.theme(figure_size=(8, 3.8), legend_position="bottom", plot_title=p9.element_text(size=10))
 )
 
 # %% [markdown]
-# - The four protections have shares not far apart, and leave very different sds. The
-#   paper's measure does not order them.
+# - Every protection lowers the share. The sds they leave differ by much more than the shares
+#   do: the paper's measure does not tell the protections apart.
 # - Under `paper` a flagged home still moves $\beta$ and the nugget, and every copy shows both.
 #   `plug` adds to that: a copy is narrow, so it shows them more sharply.
 # - Under `preserving` a flagged home keeps its ordinary pull on $\beta$, and some on the variances.
@@ -261,7 +261,7 @@ grid = ds.compare(
     start=free,
     distances=(M,),
     protections=("cut",) if QUICK else ("paper", "preserving", "cut"),
-    copies=(5,) if QUICK else (5, 20, COPIES),
+    copies=(5,) if QUICK else (20, COPIES),
     draws=DRAWS,
     seed=4,
     progress=False,
@@ -270,7 +270,7 @@ columns = ["copies", "protection", "sd_at_risk_known", "sd_all", "share_at_risk"
 print(grid.best()[columns].to_string(index=False, float_format=lambda v: f"{v:.3f}"))
 
 # %%
-grid.plot(floor=FLOOR)
+grid.plot(floor=FLOOR) + p9.theme(figure_size=(8, 4))
 
 # %% [markdown]
 # ## Continuous weights
@@ -288,7 +288,7 @@ smooth = ds.fit(people, weights=weights, gamma=gamma, start=first, seed=2, progr
 flagged = ds.fit(
     people, weights=ds.flag_isolated(first, distance=0.13), start=first, seed=3, progress=False
 )
-print(continuous_effect(smooth))
+print(textwrap.fill(str(continuous_effect(smooth)), 95))
 outlier = int(np.argmax(weights.nearest))
 for name, fit in (("none", first), ("continuous", smooth), ("flagged", flagged)):
     told = attack(fit, copies=COPIES, against=first, draws=10 if QUICK else 40, progress=False)
