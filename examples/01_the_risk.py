@@ -235,7 +235,7 @@ print(f"sd of a log income of which nothing is known: {spread:.2f}")
 # 2. Give the lone record ten times its income (`people.loc[alone, "income"] *= 10`), prepare,
 #    fit and synthesise again. Where are its copies centred now? Do the same to the record in
 #    the crowd instead.
-# 3. Ask `ds.disclosure` for `absolute=1_000` and for `relative=0.5`. Does either tell the two
-#    records apart?
+# 3. Ask `ds.disclosure` for `absolute=1_000` and for `relative=0.5`. Which of the two tells the
+#    two records apart, and is it because of what the model has learnt?
 # 4. Make the nugget larger: multiply all incomes by `np.exp(rng.normal(0, 1, 500))`, with
 #    `rng = np.random.default_rng(4)`, and fit again. What becomes of the exposures?
