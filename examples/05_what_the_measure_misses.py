@@ -73,7 +73,7 @@ print(pd.DataFrame(rows).T.to_string(header=False))
 
 # %% [markdown]
 # For the homes that nobody protects, the mean of all copies is a better guess than a single
-# copy. A count of single copies does not see that: its share is the same for any L.
+# copy. A count of single copies does not see that: on average its share is the same for any L.
 #
 # ## Somebody who knows all others
 #
