@@ -64,12 +64,13 @@ def plot_frontier(
     colours = {k: v for k, v in _COLOURS.items() if k in set(points["protection"])}
     for table in (points, best):
         table["protection"] = pd.Categorical(table["protection"], list(colours))
+    joined = best[best.groupby("L", observed=True)["L"].transform("size") > 1]  # no line of one
     panels, gammas = points["L"].nunique(), list(points["gamma"].cat.categories)
     shape = p9.aes(color="protection", shape="rule", size="gamma")
     entries = len(colours) + points["rule"].nunique() + len(gammas)
     plot: ggplot = (
         p9.ggplot(points, p9.aes(x=utility, y=risk))
-        + p9.geom_line(data=best, color="#bbbbbb", size=0.8)
+        + p9.geom_line(data=joined, color="#bbbbbb", size=0.8)
         + p9.geom_point(shape, alpha=0.85)
         + p9.facet_wrap("L", nrow=1, scales="free_y")
         + p9.scale_color_manual(values=list(colours.values()), name="protection")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -132,6 +133,15 @@ def test_the_picture_shows_every_row_and_the_floor(found):
     assert len(plot.data) == len(found.table)
     assert set(plot.data["L"]) == {"L = 3", "L = 8"}
     assert len(plot.layers) == len(found.plot().layers) + 1
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_setting_that_nothing_equals_is_drawn_without_a_line_and_without_a_warning(found, rows):
+    """plotnine warns of a line through one point, and a panel may hold one."""
+    plot = dataclasses.replace(found, table=found.table.head(rows)).plot()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plot.draw()
 
 
 def test_continuous_weights_may_stand_in_the_grid(small, free):

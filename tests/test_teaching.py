@@ -1,0 +1,161 @@
+"""The teaching examples: their form, and what their prose says of the numbers they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
+NUMBER = r"(-?\d+\.?\d*)"
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """What an example prints in its quick form; each script runs once."""
+    seen: dict[str, str] = {}
+
+    def run(name: str) -> str:
+        if name not in seen:
+            done = subprocess.run(
+                [sys.executable, "-W", "error::UserWarning", str(ROOT / "examples" / name)],
+                capture_output=True,
+                text=True,
+                env={**os.environ, "DSSTAN_QUICK": "1"},
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == ""
+            seen[name] = done.stdout
+        return seen[name]
+
+    return run
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_opens_with_a_question_and_ends_with_exercises(name):
+    text = (ROOT / "examples" / name).read_text(encoding="utf-8")
+    cells = re.split(r"^# %%", text, flags=re.MULTILINE)
+    assert cells[0] == ""
+    assert cells[1].startswith(" [markdown]\n# # ")
+    assert "?" in cells[1]
+    assert cells[-1].startswith(" [markdown]")
+    exercises = cells[-1].split("# ## Exercises\n")[-1]
+    assert 3 <= len(re.findall(r"^# \d\. ", exercises, flags=re.MULTILINE)) <= 4
+
+
+def test_copies_of_the_lone_record_are_centred_on_its_truth(printed):
+    out = printed("01_the_risk.py")
+    truth, mean, low, high = _numbers(
+        rf"alone: truth {NUMBER}, mean of \d+ copies {NUMBER}, "
+        rf"95% of them from {NUMBER} to {NUMBER}",
+        out,
+    )
+    level = _numbers(rf"x'beta {NUMBER}; expected", out)[0]
+    assert low < truth < high
+    assert abs(mean - truth) < 0.1 * abs(level - truth)
+
+
+def test_the_lone_record_is_the_more_exposed_and_a_copy_tells_more_of_it(printed):
+    out = printed("01_the_risk.py")
+    (alone,) = _numbers(rf"exposure of the record alone: {NUMBER}", out)
+    (crowd,) = _numbers(rf"exposure of the record in a crowd: {NUMBER}", out)
+    (limit,) = _numbers(rf"sigma_sq / \(sigma_sq \+ tau_sq\), posterior mean: {NUMBER}", out)
+    assert crowd < alone
+    assert alone == pytest.approx(limit, abs=0.01)
+    fell = [_row(out, name)[-1] for name in ("alone", "in a crowd")]
+    assert fell[0] < 50 < fell[1]
+
+
+def test_as_gamma_grows_the_copies_go_from_the_truth_to_x_beta(printed):
+    out = printed("02_differential_smoothing.py")
+    (truth,) = _numbers(rf"truth of the lone record {NUMBER}", out)
+    rows = {g: _table_row(out, g) for g in ("0", "100", "1e+06", "inf")}
+    assert rows["0"]["effect"] == rows["inf"]["effect"] == "w"
+    assert rows["100"]["effect"] == rows["1e+06"]["effect"] == "w*"
+    gaps = [abs(row["mean"] - truth) for row in rows.values()]
+    assert gaps[0] < gaps[1] < gaps[2]
+    assert gaps[0] < gaps[3]
+    for gamma in ("1e+06", "inf"):
+        assert rows[gamma]["alpha"] < 1e-3
+    # At a large finite gamma the copies are as narrow as the nugget, at infinity they are not.
+    assert rows["1e+06"]["sd"] < 0.5 * rows["inf"]["sd"]
+    assert rows["inf"]["x'beta"] < rows["0"]["x'beta"]
+    assert rows["inf"]["tau_sq"] > 1.5 * rows["0"]["tau_sq"]
+
+
+def test_copies_that_carry_w_overshoot_the_truth_at_a_middling_gamma(printed):
+    out = printed("02_differential_smoothing.py")
+    smooth, truth = _numbers(rf"gamma 100, w\*: copies centred at {NUMBER}, truth {NUMBER}", out)
+    (whole,) = _numbers(rf"gamma 100, w: copies centred at {NUMBER}", out)
+    assert whole < truth < smooth
+
+
+def test_only_the_protection_paper_moves_the_nugget(printed):
+    out = printed("02_differential_smoothing.py")
+    none, paper, preserving, cut = (
+        float(cell) for cell in re.findall(rf"{NUMBER} \(", _line(out, "nugget tau_sq"))
+    )
+    assert paper > 1.5 * none
+    assert preserving == pytest.approx(none, rel=0.2)
+    assert cut == pytest.approx(none, rel=0.2)
+
+
+def test_every_protection_lowers_the_share_and_only_cut_stops_the_whole_release(
+    printed, san_francisco
+):
+    out = printed("05_what_the_measure_misses.py")
+    rows = {p: _row(out, p) for p in ("none", "paper", "preserving", "cut", "plug")}
+    share, known, fixed, others = ({p: row[k] for p, row in rows.items()} for k in (0, 1, 2, 3))
+    assert all(share[p] < share["none"] for p in rows if p != "none")
+    assert known["none"] < known["paper"] < known["preserving"] < known["cut"]
+    assert fixed["plug"] < fixed["paper"] < fixed["preserving"]
+    (without,) = _numbers(rf"sd without any copy: {NUMBER}", out)
+    assert known["cut"] == fixed["cut"] == without
+    assert all(sd < 0.1 for sd in others.values())
+    shares = [v for p, v in share.items() if p != "none"]
+    assert max(shares) / min(shares) < known["cut"] / known["plug"]
+
+
+def test_continuous_weights_leave_the_outlier_far_less_than_flags_do(printed, san_francisco):
+    out = printed("05_what_the_measure_misses.py")
+    none, continuous, flagged = _numbers(rf"sd of the outlier left after \d+ copies {NUMBER}", out)
+    assert continuous < 2.0 * none
+    assert flagged > 5.0 * continuous
+
+
+def _numbers(pattern: str, text: str) -> list[float]:
+    """All numbers that the pattern captures, over all its matches."""
+    found = re.findall(pattern, text)
+    assert found, f"nothing printed matches {pattern!r}"
+    return [float(v) for match in found for v in ([match] if isinstance(match, str) else match)]
+
+
+def _line(text: str, start: str) -> str:
+    """The last printed line that starts so."""
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith(start + " ")]
+    assert lines, f"no printed line starts with {start!r}"
+    return lines[-1]
+
+
+def _row(text: str, name: str) -> list[float]:
+    """The leading numbers of a table's row."""
+    row = re.findall(rf"^ *{re.escape(name)} +((?:-?\d+\.\d+ +){{2,}}-?\d+\S*)", text, re.MULTILINE)
+    assert row, f"no row of a table is called {name!r}"
+    return [float(v) for v in row[-1].split()]
+
+
+def _table_row(text: str, gamma: str) -> dict[str, float | str]:
+    """One row of the table of gammas, by the names in its head."""
+    lines = text.splitlines()
+    head = next(
+        i for i, line in enumerate(lines) if line.split()[:3] == ["gamma", "effect", "alpha"]
+    )
+    names = lines[head].split()
+    row = next(line.split() for line in lines[head + 1 :] if line.split()[0] == gamma)
+    return {n: v if n in ("gamma", "effect") else float(v) for n, v in zip(names, row, strict=True)}
