@@ -5,6 +5,7 @@ The teaching examples are py:percent scripts in ``examples/``. They are turned i
 them with fewer copies and iterations.
 """
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -22,6 +23,17 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 # IPython keeps its history and settings in the user's home unless told otherwise.
 os.environ.setdefault("IPYTHONDIR", str(HERE / "_build" / "ipython"))
+
+
+def state_of_the_code() -> str:
+    """A name for the package and the mode: what was run with another is run again."""
+    digest = hashlib.sha256(os.environ.get("DSSTAN_QUICK", "").encode())
+    for folder in ("dsstan", "stan"):
+        for path in sorted((Path(dsstan.__file__).parent.parent / folder).rglob("*")):
+            if path.suffix in (".py", ".stan", ".stanfunctions"):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
 
 project = "dsstan"
 author = "the dsstan developers"
@@ -54,7 +66,7 @@ html_show_sphinx = False
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(HERE / "_build" / "executed")
+nb_execution_cache_path = str(HERE / "_build" / f"executed-{state_of_the_code()}")
 nb_execution_in_temp = True
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
