@@ -64,7 +64,7 @@ class _Left(ProgressColumn):
     max_refresh = 0.5
 
     def render(self, task: Task) -> Text:
-        share = task.completed
+        share = task.completed if task.total else 0.0
         if not task.fields["running"] or not _LEAST_SHARE <= share < 1.0:
             return Text("")
         spent = time.monotonic() - task.fields["since"]
@@ -99,9 +99,7 @@ class _Display:
             console=console,
             transient=True,
         )
-        self._tasks: dict[str, TaskID] = {}
-        for name in names:
-            self._tasks[name] = self._add(name)
+        self._tasks: dict[str, TaskID] = {name: self._add(name) for name in names}
 
     def _add(self, name: str) -> TaskID:
         return self._progress.add_task(
@@ -117,7 +115,7 @@ class _Display:
 
     @contextmanager
     def step(self, label: str) -> Iterator[Advance]:
-        """Show a step under its phase; the phase is done when another begins, or its last ends."""
+        """Show a step under its phase; the phases before it are done."""
         name, _, detail = label.partition(": ")
         name = _PHASE_OF.get(name, name)
         if name not in self._tasks:
@@ -126,11 +124,12 @@ class _Display:
         for other, identity in self._tasks.items():
             if other == name:
                 break
-            self._done(identity)
+            self._done(other, identity)
         shown = f"{name}: {detail}" if detail else name
         self._progress.start_task(task)
         self._progress.update(
             task,
+            total=None,  # the bar pulses until the share done is told
             completed=0.0,
             description=shown,
             mark="[cyan]>[/]",
@@ -139,16 +138,16 @@ class _Display:
         )
 
         def advance(share: float) -> None:
-            # Not quite 1: a phase of several steps is done with its last.
-            self._progress.update(task, completed=min(0.999, max(0.0, share)))
+            # Not quite 1: a phase of several steps is done when the next one begins.
+            self._progress.update(task, total=1.0, completed=min(0.999, max(0.0, share)))
 
         yield advance
-        self._progress.update(task, completed=0.999, running=False)
-        if name == list(self._tasks)[-1]:
-            self._done(task)
+        self._progress.update(task, total=None, running=False)
 
-    def _done(self, task: TaskID) -> None:
+    def _done(self, name: str, task: TaskID) -> None:
         """Mark a phase as done."""
         state = self._progress.tasks[self._progress.task_ids.index(task)]
         if not state.finished and state.start_time is not None:
-            self._progress.update(task, completed=1.0, mark="[green]done[/]", running=False)
+            self._progress.update(
+                task, description=name, total=1.0, completed=1.0, mark="[green]done[/]"
+            )

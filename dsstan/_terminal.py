@@ -36,7 +36,7 @@ def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> N
         f"flagged; protection {fit.protection}; {release.copies} copies"
     )
     say(*_verdict(release))
-    table = Table("", "before", "after", box=None, pad_edge=False)
+    table = Table("Before and after protection", "before", "after", box=None, pad_edge=False)
     for label, cells in (*_share_rows(found.shares), *_least_rows(found)):
         table.add_row(label, *cells)
     out.print(table)
@@ -92,8 +92,8 @@ def _utility_line(kept: Utility) -> str:
         both = [(float(row["low"]), float(row["high"])) for row in ends]
         shares.append(float(interval_overlap(*both).truncated))
     return (
-        f"Utility: intervals of {kept.formula} overlap the original's by "
-        f"{100 * np.mean(shares):.0f}% on average, {100 * np.min(shares):.0f}% at least"
+        f"Utility: the regression's intervals overlap the original's by "
+        f"{100 * np.mean(shares):.0f}% ({100 * np.min(shares):.0f}% at least)"
     )
 
 
