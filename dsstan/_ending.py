@@ -98,7 +98,7 @@ def _call(app: typer.Typer) -> None:
     """The command itself; an interrupt is told from an exit, and a wrong option is put in JSON."""
     try:
         if SESSION.json:
-            sys.exit(app(standalone_mode=False))
+            sys.exit(app(standalone_mode=False) or 0)
         app()
     except _CommandLineError as error:
         _fail(type(error).__name__, error.format_message(), error.exit_code)  # type: ignore[attr-defined]

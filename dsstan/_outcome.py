@@ -19,7 +19,7 @@ from dsstan.public import public_columns
 from dsstan.synthesis import Synthesis
 from dsstan.utility import utility
 
-MOST_COLUMNS = 90
+MOST_COLUMNS = 55
 """Characters of column names in the short summary; the whole list is in ``--verbose``."""
 
 

@@ -53,8 +53,8 @@ SHORT, LONG = (10, 10), (100, 50)
 CHECKS = 6 + 1
 """Values of phi at which the surface is checked, as costly as nodes; and one for the held phi."""
 
-FEW = 2
-"""Copies drawn to time one."""
+FEW = 4
+"""Copies drawn to tell what each takes from what is done once."""
 
 
 @dataclass(frozen=True)
@@ -145,19 +145,21 @@ def estimate_release(
 ) -> tuple[Estimate, Synthesis]:
     """What a release takes, and the few copies that were drawn of the whole table."""
     whole, kept = rehearsed.whole, rehearsed.kept
-    one, few = _timed(lambda: _copies(whole, FEW))
+    first, _ = _timed(lambda: _copies(whole, 1))
+    several, few = _timed(lambda: _copies(whole, FEW))
+    each = max(0.0, several - first) / (FEW - 1)
+    drawn = first + each * (copies - 1)
     ratio = _decomposition(whole) / _decomposition(kept) if kept.problem is not whole.problem else 1
     slow = not applies(kept, carried_effect(kept)[1]) and whole.problem.n_records > LARGE
     small = _copies(kept, FEW)
     attack, _ = _timed(lambda: assess(small, draws=LARGE_DRAWS if slow else None, progress=False))
     told, _ = _timed(lambda: (disclosure(few), utility(few)))
-    each = one / FEW
     seconds = {
         "reading": seconds_before,
         "unrestricted fit": rehearsed.free_seconds,
         "restricted fit": rehearsed.kept_seconds,
-        "copies": each * copies,
-        "disclosure": attack * ratio + each * copies + told,
+        "copies": drawn,
+        "disclosure": attack * ratio + drawn + told,
     }
     return Estimate(seconds, _peak_mib(few, copies)), few
 

@@ -42,8 +42,11 @@ def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> N
     out.print(table)
     if found.risen.size:
         say(f"{found.risen_remarks()[0].split(':')[0]}, in summary.json")
-    for remark in found.floor_remarks():
-        say(remark)
+    if found.floor is not None:
+        say(
+            f"Floor {found.floor:g}: {found.below_floor.size} of {problem.n_records} records below "
+            f"it; at most {found.largest_release} copies meet it for all"
+        )
     if kept is not None:
         say(_utility_line(kept))
 
