@@ -96,7 +96,7 @@ def compare_command(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a grid of settings: what an intruder learns, what an analyst keeps."""
+    """Judge a grid of settings by risk and utility."""
     check_floor(floor)
     ours = (out_folder / "run.json").is_file()
     if out_folder.is_dir() and any(out_folder.iterdir()) and not ours:

@@ -34,7 +34,7 @@ def demo_command(
     workdir: WorkDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the worked examples and print them before and after protection."""
+    """Run the worked examples, before and after protection."""
     names = list(EXAMPLES) if dataset == "all" else [dataset]
     for name in names:
         if name not in EXAMPLES:

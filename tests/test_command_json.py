@@ -9,6 +9,7 @@ import jsonschema
 import pandas as pd
 import pytest
 from test_cli import MODEL, QUICK, run
+from test_command_docs import quoted, section
 from test_secrets import environment as confined
 from test_secrets import job, needles, place, planted_table  # noqa: F401
 
@@ -54,6 +55,11 @@ def in_json(file, tmp_path_factory):
     result = run("run", folder / "job.toml", "--json")
     assert result.returncode == 0, result.stderr
     return result, folder / "out"
+
+
+def on_page(found):
+    """Whether the page names every key of a document and of its paths."""
+    return {*found, *found.get("paths", ())} <= quoted(section("JSON"))
 
 
 # The short summary
@@ -107,6 +113,7 @@ def test_a_failed_verdict_names_its_conditions(short):
 def test_a_release_in_json_is_its_summary_and_its_paths(in_json):
     result, out = in_json
     found = json.loads(result.stdout)
+    assert on_page(found)
     assert found["summary"] == json.loads((out / "confidential" / "summary.json").read_text())
     schema = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(found["summary"])
@@ -138,6 +145,7 @@ def test_a_comparison_in_json_has_the_rows_of_its_table(file, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
+    assert on_page(found)
     table = pd.read_csv(out / "frontier.csv")
     assert [row["setting"] for row in found["settings"]] == list(table["setting"])
     assert [row["sd_all"] for row in found["settings"]] == list(table["sd_all"])
@@ -152,6 +160,7 @@ def test_the_examples_in_json_have_a_summary_each(tmp_path):
     result = run("demo", "--copies", "5", "--json", "--engine", "embedded", "--out", out)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
+    assert on_page(found)
     [(name, example)] = found["examples"].items()
     assert (name, found["left_out"]) == ("simulated", {})
     assert example["summary"]["copies"] == 5

@@ -14,10 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from memory import table_of
+
+ROOT = Path(__file__).resolve().parents[2]
 
 FACTOR = 4.0
 """Between estimate and run, either way: who plans needs minutes told from hours."""
