@@ -11,6 +11,7 @@ from rich.table import Table
 
 from dsstan._dry_run import plan_comparison
 from dsstan._options import (
+    COPIES,
     PROTECT,
     RUN,
     AsJson,
@@ -54,22 +55,30 @@ def compare_command(
             "--out",
             help="Confidential folder for table, picture and finished settings; a second run with "
             "the same one goes on.",
+            rich_help_panel=COPIES,
         ),
     ],
     crs: Crs = None,
     distance: Distance = None,
     threshold: Annotated[
-        list[float] | None, typer.Option(help="M; give it once for each value.")
+        list[float] | None,
+        typer.Option(help="M; give it once for each value.", rich_help_panel=PROTECT),
     ] = None,
     correlation: Annotated[
         list[float] | None,
-        typer.Option(help="c; give it once for each value. With neither, c = 0.20."),
+        typer.Option(
+            help="c; give it once for each value. With neither, c = 0.20.", rich_help_panel=PROTECT
+        ),
     ] = None,
     continuous: Annotated[
-        bool, typer.Option("--continuous", help="Also the paper's continuous weights.")
+        bool,
+        typer.Option(
+            "--continuous", help="Also the paper's continuous weights.", rich_help_panel=PROTECT
+        ),
     ] = False,
     gamma: Annotated[
-        list[float] | None, typer.Option(help="Once for each value; inf if left out.")
+        list[float] | None,
+        typer.Option(help="Once for each value; inf if left out.", rich_help_panel=PROTECT),
     ] = None,
     protection: Annotated[
         list[str] | None,
@@ -79,9 +88,14 @@ def compare_command(
             rich_help_panel=PROTECT,
         ),
     ] = None,
-    copies: Annotated[list[int] | None, typer.Option(help="L, once for each; 20.")] = None,
+    copies: Annotated[
+        list[int] | None, typer.Option(help="L, once for each; 20.", rich_help_panel=COPIES)
+    ] = None,
     floor: Annotated[
-        float | None, typer.Option(help="Least sd to leave to an intruder, drawn as a line.")
+        float | None,
+        typer.Option(
+            help="Least sd to leave to an intruder, drawn as a line.", rich_help_panel=COPIES
+        ),
     ] = None,
     seed: Seed = None,
     workers: Annotated[
