@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,21 +25,24 @@ FACTOR = 4.0
 """Between estimate and run, either way: who plans needs minutes told from hours."""
 
 
-def command(folder: Path, n: int, *more: str) -> tuple[float, dict]:
-    """One call on a table of n records; its wall time and document."""
+def command(folder: Path, n: int, *more: str) -> tuple[float, float, dict]:
+    """One call on a table of n records; wall time, peak memory in MiB, and its document."""
     begin = time.perf_counter()
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "dsstan", "synthesise", str(folder / f"{n}.csv")),
-            *("--formula", "log(value) ~ 1", "--coords", "s1", "s2", "--threshold", "0.05"),
-            *("--accept-failed", "--json", "--out", str(folder / f"out{n}"), *more),
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    return time.perf_counter() - begin, json.loads(done.stdout)
+    arguments = [
+        *(sys.executable, "-m", "dsstan", "synthesise", str(folder / f"{n}.csv")),
+        *("--formula", "log(value) ~ 1", "--coords", "s1", "s2", "--threshold", "0.05"),
+        *("--accept-failed", "--json", "--out", str(folder / f"out{n}"), *more),
+    ]
+    with open(folder / "document", "w+") as told:
+        with subprocess.Popen(arguments, stdout=told, stderr=subprocess.DEVNULL, cwd=ROOT) as run:
+            _, status, usage = os.wait4(run.pid, 0)  # with the children that it waited for
+            run.returncode = os.waitstatus_to_exitcode(status)
+        took = time.perf_counter() - begin
+        told.seek(0)
+        found = json.load(told)
+    if run.returncode != 0:
+        raise SystemExit(str(found))
+    return took, usage.ru_maxrss / 1024, found
 
 
 def main() -> int:
@@ -46,20 +50,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, nargs="+", default=[60, 250, 600])
     worst = 1.0
-    print("records  dry run took  estimate  stages of the run  whole run  ratio")
+    print("records  dry run  estimate     run   ratio  estimate    run   ratio")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for n in parser.parse_args().records:
             table_of(n).to_csv(folder / f"{n}.csv", index=False)
-            dry, planned = command(folder, n, "--dry-run")
-            whole, made = command(folder, n)
+            dry, _, planned = command(folder, n, "--dry-run")
+            _, peak, made = command(folder, n)
             stages = sum(s for s in made["summary"]["seconds"].values() if s is not None)
-            about = planned["estimate"]["seconds"]["total"]
-            ratio = about / stages
-            worst = max(worst, ratio, 1.0 / ratio)
+            about, memory = (
+                planned["estimate"]["seconds"]["total"],
+                planned["estimate"]["peak_mib"],
+            )
+            ratios = about / stages, memory / peak
+            worst = max(worst, *ratios, *(1.0 / ratio for ratio in ratios))
             print(
-                f"{n:7d}  {dry:10.1f} s  {about:6.1f} s  {stages:15.1f} s  {whole:7.1f} s  "
-                f"{ratio:5.2f}",
+                f"{n:7d}  {dry:5.1f} s  {about:6.1f} s {stages:5.1f} s   {ratios[0]:5.2f}  "
+                f"{memory:4.0f} MiB {peak:4.0f} MiB {ratios[1]:5.2f}",
                 flush=True,
             )
     return int(worst > FACTOR)
