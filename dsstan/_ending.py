@@ -30,6 +30,9 @@ from dsstan.errors import (
 
 __all__ = ["EXIT_CODES", "run_command"]
 
+NAME = "dsstan"
+"""What the command is called in its help and in completion, however it was started."""
+
 EXIT_OTHER, EXIT_INTERRUPTED = 1, 130
 EXIT_CODES: tuple[tuple[type[DsstanError], int], ...] = (
     (InputError, 2),
@@ -98,8 +101,8 @@ def _call(app: typer.Typer) -> None:
     """The command itself; an interrupt is told from an exit, and a wrong option is put in JSON."""
     try:
         if SESSION.json:
-            sys.exit(app(standalone_mode=False) or 0)
-        app()
+            sys.exit(app(prog_name=NAME, standalone_mode=False) or 0)
+        app(prog_name=NAME)
     except _CommandLineError as error:
         _fail(type(error).__name__, error.format_message(), error.exit_code)  # type: ignore[attr-defined]
     except SystemExit as end:

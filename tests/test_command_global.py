@@ -91,11 +91,7 @@ def test_the_package_run_as_a_module_is_the_same_command():
 def completions(typed):
     """What bash is offered after this line, by the program that its completion script asks."""
     result = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; sys.argv[0] = 'dsstan'; import dsstan.cli as c; c.main()",
-        ],
+        [sys.executable, "-m", "dsstan"],
         capture_output=True,
         text=True,
         env={
@@ -133,6 +129,23 @@ def test_the_completion_script_can_be_shown():
     )
     assert result.returncode == 0
     assert "COMP_WORDS" in result.stdout
+
+
+def test_completion_is_installed_for_the_command_by_its_name(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-m", "dsstan", "--install-completion", "bash"],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "HOME": str(tmp_path),
+            "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+        },
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / ".bash_completions" / "dsstan.sh").is_file()
+    assert "dsstan.sh" in (tmp_path / ".bashrc").read_text()
 
 
 # Debug, log, quiet
