@@ -20,8 +20,8 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 check: $(VENV)/.dev
-	$(BIN)/ruff check dsstan tests examples data stan/data
-	$(BIN)/ruff format --check dsstan tests examples data stan/data
+	$(BIN)/ruff check dsstan tests docs examples data stan/data
+	$(BIN)/ruff format --check dsstan tests docs examples data stan/data
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs
@@ -54,8 +54,8 @@ audit: $(VENV)/.supply
 	$(BIN)/pip-audit -r requirements/test.txt --require-hashes --disable-pip
 
 format: $(VENV)/.dev
-	$(BIN)/ruff check --fix dsstan tests examples data stan/data
-	$(BIN)/ruff format dsstan tests examples data stan/data
+	$(BIN)/ruff check --fix dsstan tests docs examples data stan/data
+	$(BIN)/ruff format dsstan tests docs examples data stan/data
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed, as $(PYTHON) (set PYTHON=...). On Debian: apt-get install python3"; exit 1; }

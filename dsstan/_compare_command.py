@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from dsstan._dry_run import plan_comparison
 from dsstan._options import (
+    COPIES,
+    PROTECT,
+    RUN,
+    AsJson,
     Chains,
     Coords,
     Crs,
     Distance,
+    DryRun,
     Engine,
     Formula,
     PhiBounds,
@@ -22,7 +28,10 @@ from dsstan._options import (
     TableFile,
     Warmup,
     WorkDir,
+    among,
 )
+from dsstan._phases import phases
+from dsstan._session import SESSION, document, emit
 from dsstan._terminal import out, say
 from dsstan.assessment import check_floor
 from dsstan.errors import InputError
@@ -31,7 +40,8 @@ from dsstan.frontier import Frontier, compare
 from dsstan.plots import plot_frontier, save
 from dsstan.priors import Priors
 from dsstan.problem import prepare
-from dsstan.reading import read_table
+from dsstan.progress import phase
+from dsstan.reading import needed_columns, read_table
 from dsstan.workspace import write_private
 
 
@@ -45,68 +55,141 @@ def compare_command(
             "--out",
             help="Confidential folder for table, picture and finished settings; a second run with "
             "the same one goes on.",
+            rich_help_panel=COPIES,
         ),
     ],
     crs: Crs = None,
     distance: Distance = None,
     threshold: Annotated[
-        list[float] | None, typer.Option(help="M; give it once for each value.")
+        list[float] | None,
+        typer.Option(help="M; give it once for each value.", rich_help_panel=PROTECT),
     ] = None,
     correlation: Annotated[
         list[float] | None,
-        typer.Option(help="c; give it once for each value. With neither, c = 0.20."),
+        typer.Option(
+            help="c; give it once for each value. With neither, c = 0.20.", rich_help_panel=PROTECT
+        ),
     ] = None,
     continuous: Annotated[
-        bool, typer.Option("--continuous", help="Also the paper's continuous weights.")
+        bool,
+        typer.Option(
+            "--continuous", help="Also the paper's continuous weights.", rich_help_panel=PROTECT
+        ),
     ] = False,
     gamma: Annotated[
-        list[float] | None, typer.Option(help="Once for each value; inf if left out.")
+        list[float] | None,
+        typer.Option(help="Once for each value; inf if left out.", rich_help_panel=PROTECT),
     ] = None,
     protection: Annotated[
         list[str] | None,
-        typer.Option(help=f"Once for each of {', '.join(PROTECTIONS)}; all if left out."),
+        typer.Option(
+            help=f"Once for each of {', '.join(PROTECTIONS)}; all if left out.",
+            autocompletion=among(*PROTECTIONS),
+            rich_help_panel=PROTECT,
+        ),
     ] = None,
-    copies: Annotated[list[int] | None, typer.Option(help="L, once for each; 20.")] = None,
+    copies: Annotated[
+        list[int] | None, typer.Option(help="L, once for each; 20.", rich_help_panel=COPIES)
+    ] = None,
     floor: Annotated[
-        float | None, typer.Option(help="Least sd to leave to an intruder, drawn as a line.")
+        float | None,
+        typer.Option(
+            help="Least sd to leave to an intruder, drawn as a line.", rich_help_panel=COPIES
+        ),
     ] = None,
     seed: Seed = None,
-    workers: Annotated[int, typer.Option(help="Settings judged at a time.")] = 1,
+    workers: Annotated[
+        int, typer.Option(help="Settings judged at a time.", rich_help_panel=RUN)
+    ] = 1,
     engine: Engine = "auto",
     phi_bounds: PhiBounds = None,
     workdir: WorkDir = None,
     chains: Chains = 4,
     warmup: Warmup = 1000,
     samples: Samples = 1000,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Judge a grid of settings: what an intruder learns, what an analyst keeps."""
+    """Judge a grid of settings by risk and utility."""
     check_floor(floor)
     ours = (out_folder / "run.json").is_file()
     if out_folder.is_dir() and any(out_folder.iterdir()) and not ours:
         raise InputError(f"{out_folder} holds other files: choose another folder")
-    problem = prepare(
-        read_table(table), formula, coords=coords, crs=crs, distance=distance, name=table.stem
+    grid: dict[str, Any] = {
+        "distances": threshold or (),
+        "correlations": correlation or (),
+        "continuous": continuous,
+        "gammas": gamma or (float("inf"),),
+        "protections": protection or PROTECTIONS,
+        "copies": copies or (20,),
+        "workers": workers,
+    }
+    place: dict[str, Any] = {"coords": coords, "crs": crs, "distance": distance, "name": table.stem}
+    sampler = {"chains": chains, "warmup": warmup, "samples": samples}
+    fits: dict[str, Any] = {
+        "priors": None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
+        "engine": engine,
+        "seed": seed,
+        **sampler,
+    }
+    with phases(
+        ("reading", "rehearsal")
+        if dry_run
+        else ("reading", "unrestricted fit", "settings", "writing")
+    ):
+        with phase("reading"):
+            content = read_table(table, needed_columns(formula, coords))
+        if dry_run:
+            plan = plan_comparison(content, formula, {**place, **fits}, grid, folder=out_folder)
+        else:
+            problem = prepare(content, formula, **place)
+            SESSION.resumable = out_folder
+            found = compare(problem, folder=out_folder, **grid, **fits)
+            with phase("writing"):
+                _write(found, out_folder, floor)
+    if dry_run:
+        plan.show("compare", as_json=as_json)
+    elif as_json:
+        emit(_document(found, out_folder, floor))
+    else:
+        _show(found, floor)
+        say(f"Keep to yourself: {out_folder.absolute()} (frontier.csv, frontier.png)")
+
+
+def _document(found: Frontier, folder: Path, floor: float | None) -> dict[str, Any]:
+    """The grid as one document: the rows of ``frontier.csv``, and which no other beats."""
+    best = _best(found)
+    rows = [
+        {**row, "best": (row["setting"], row["copies"]) in best}
+        for row in found.table.to_dict("records")
+    ]
+    for row in rows:
+        row["gamma"] = "infinity" if row["gamma"] == float("inf") else row["gamma"]
+    place = folder.absolute()
+    picture = place / "frontier.png"
+    return document(
+        "compare",
+        confidential=True,
+        dry_run=False,
+        paths={
+            "folder": place,
+            "table": place / "frontier.csv",
+            "picture": picture if picture.is_file() else None,
+        },
+        records_at_risk=int(found.at_risk.sum()),
+        floor=floor,
+        settings=rows,
+        failed=found.failed,
+        computed=found.computed,
+        seconds=found.seconds,
     )
-    found = compare(
-        problem,
-        distances=threshold or (),
-        correlations=correlation or (),
-        continuous=continuous,
-        gammas=gamma or (float("inf"),),
-        protections=protection or PROTECTIONS,
-        copies=copies or (20,),
-        priors=None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
-        engine=engine,
-        seed=seed,
-        workers=workers,
-        folder=out_folder,
-        chains=chains,
-        warmup=warmup,
-        samples=samples,
-    )
-    _write(found, out_folder, floor)
-    _show(found, floor)
-    say(f"Keep to yourself: {out_folder.absolute()} (frontier.csv, frontier.png)")
+
+
+def _best(found: Frontier) -> set[tuple[str, int]]:
+    """Settings, with their L, that no other of the same L beats."""
+    if not found.at_risk.any():
+        return set()
+    return {(r["setting"], r["copies"]) for r in found.best().to_dict("records")}
 
 
 def _write(found: Frontier, folder: Path, floor: float | None) -> None:
@@ -118,9 +201,7 @@ def _write(found: Frontier, folder: Path, floor: float | None) -> None:
 
 def _show(found: Frontier, floor: float | None) -> None:
     """The settings in the order of the grid; those that no other beats are marked."""
-    best = set()
-    if found.at_risk.any():
-        best = {(r["setting"], r["copies"]) for r in found.best().to_dict("records")}
+    best = _best(found)
     table = Table(
         "setting", "L", "flagged", "least sd", "of all", "near", "overlap", "surface", box=None
     )

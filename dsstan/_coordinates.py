@@ -23,9 +23,9 @@ __all__ = ["Located", "is_geodataframe", "largest_distance", "locate", "site_num
 
 Array = NDArray[np.float64]
 
-_LONGITUDE = {"lon", "long", "lng", "longitude"}
-_LATITUDE = {"lat", "latitude"}
-_DISTANCES = ("planar", "degrees", "projected")
+LONGITUDE = {"lon", "long", "lng", "longitude"}
+LATITUDE = {"lat", "latitude"}
+DISTANCES = ("planar", "degrees", "projected")
 _UTM_WIDTH = 6.0
 _HIGH_LATITUDE = 60.0
 _CHUNK = 1024
@@ -71,10 +71,10 @@ def locate(table: pd.DataFrame, coords: Any, distance: str | None, crs: Any) -> 
         If the coordinates are missing, not finite, out of range or swapped, or if how to
         measure distance between longitudes and latitudes is not decided.
     """
-    if distance is not None and distance not in _DISTANCES:
+    if distance is not None and distance not in DISTANCES:
         came = repr(distance) if isinstance(distance, str) else type(distance).__name__
         raise CoordinateError(
-            f"distance must be one of {', '.join(_DISTANCES)} or None, and is {came}."
+            f"distance must be one of {', '.join(DISTANCES)} or None, and is {came}."
         )
     if coords is None:
         values, names, crs = _from_points(table, crs)
@@ -82,14 +82,14 @@ def locate(table: pd.DataFrame, coords: Any, distance: str | None, crs: Any) -> 
         values, names = _from_columns(table, coords)
     system = None if crs is None else _read_crs(crs)
     said = [name.lower() for name in names]
-    by_name = bool({*said} & (_LONGITUDE | _LATITUDE))
+    by_name = bool({*said} & (LONGITUDE | LATITUDE))
     if by_name and system is not None and not system.is_geographic:
         raise CoordinateError(
             f"Columns {names[0]!r} and {names[1]!r} are named as longitude and latitude, but "
             f"the CRS {system.to_string()} is not geographic. Give the CRS that these columns "
             "are in (EPSG:4326 for GPS coordinates), or rename them."
         )
-    if said[0] in _LATITUDE or said[1] in _LONGITUDE:
+    if said[0] in LATITUDE or said[1] in LONGITUDE:
         raise CoordinateError(
             f"The coordinates are given as ({names[0]!r}, {names[1]!r}), latitude first; "
             f"longitude comes first. Use coords=({names[1]!r}, {names[0]!r})."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from dsstan.assessment import Assessment
+from dsstan.conditions import conditions, short_seed
 from dsstan.demo import DemoResult, outlier
-from dsstan.disclosure import reduction_text
+from dsstan.disclosure import Disclosure, reduction_text
+from dsstan.overlap import interval_overlap
+from dsstan.seeds import GUESSABLE_BITS
 from dsstan.synthesis import Synthesis
+from dsstan.utility import Utility
 
 out = Console()
 if not out.is_terminal:
@@ -21,8 +26,84 @@ if not out.is_terminal:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """One line as it is: what stands in brackets, in a path or a term, is no markup."""
-    out.print(escape(text), style=style, soft_wrap=True)
+    """One line as it is: what stands in brackets, in a path or a term, is no markup.
+
+    Signs that a terminal would obey, as the name of a file may hold, are shown as a box.
+    """
+    shown = "".join("\ufffd" if unicodedata.category(sign) == "Cc" else sign for sign in text)
+    out.print(escape(shown), style=style, soft_wrap=True)
+
+
+def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> None:
+    """One screen: may it go out, what did protection change, what is left to an analyst."""
+    fit, problem = release.fit, release.problem
+    say(
+        f"{problem.n_records} records at {problem.n_sites} sites, {int(fit.flagged.sum())} "
+        f"flagged; protection {fit.protection}; {release.copies} copies"
+    )
+    say(*_verdict(release))
+    table = Table("Before and after protection", "before", "after", box=None, pad_edge=False)
+    for label, cells in (*_share_rows(found.shares), *_least_rows(found)):
+        table.add_row(label, *cells)
+    out.print(table)
+    if found.risen.size:
+        say(f"{found.risen_remarks()[0].split(':')[0]}, in summary.json")
+    if found.floor is not None:
+        say(
+            f"Floor {found.floor:g}: {found.below_floor.size} of {problem.n_records} records below "
+            f"it; at most {found.largest_release} copies meet it for all"
+        )
+    if kept is not None:
+        say(_utility_line(kept))
+
+
+def _verdict(release: Synthesis) -> tuple[str, str | None]:
+    """Whether the fits may reach a release, which conditions were not met, and a colour."""
+    names = ", ".join(dict.fromkeys(str(c["condition"]) for c in conditions(release)))
+    if not all(f.verdict.passed for f in release.fits.values()):
+        return f"Verdict: FAILED, and accepted by whoever ran this: {names}", "yellow"
+    if names:
+        return f"Verdict: passed, with warnings: {names}", "yellow"
+    return "Verdict: passed", None
+
+
+def _share_rows(shares: Disclosure) -> list[tuple[str, list[str]]]:
+    """Shares of copies near the truth, by group."""
+    out = []
+    for group in ("flagged", "unflagged"):
+        found = [shares.share("within_relative", f, group) for f in ("unrestricted", "restricted")]
+        if any(s is not None for s in found):
+            label = f"Copies within {100 * shares.relative:g}% of the truth, {group}"
+            out.append((label, ["-" if s is None else f"{100 * s:.1f}%" for s in found]))
+    return out
+
+
+def _least_rows(found: Assessment) -> list[tuple[str, list[str]]]:
+    """Smallest sd left after L copies to one who knows the variances, by group."""
+    table = found.table()
+    mine = table[(table["copies"] == found.after.copies) & (table["variances"] == "known")]
+    out = []
+    for group in dict.fromkeys(mine["group"]):
+        by_fit = mine[mine["group"] == group].set_index("fit")["smallest"]
+        cells = [
+            f"{by_fit[f]:.2g}" if f in by_fit.index else "-" for f in ("unrestricted", "restricted")
+        ]
+        out.append((f"Smallest sd left to one who knows all others, {group}", cells))
+    return out
+
+
+def _utility_line(kept: Utility) -> str:
+    """How far the copies' intervals of the regression overlap those of the original."""
+    source = "restricted" if "restricted" in set(kept.table["source"]) else "unrestricted"
+    shares = []
+    for term in dict.fromkeys(kept.table["term"]):
+        ends = [kept.get(side, str(term)) for side in ("original", source)]
+        both = [(float(row["low"]), float(row["high"])) for row in ends]
+        shares.append(float(interval_overlap(*both).truncated))
+    return (
+        f"Utility: the regression's intervals overlap the original's by "
+        f"{100 * np.mean(shares):.0f}% ({100 * np.min(shares):.0f}% at least)"
+    )
 
 
 def show_fits(release: Synthesis) -> None:
@@ -60,6 +141,8 @@ def show_fits(release: Synthesis) -> None:
             say(f"{kind} fit, {check}", "yellow")
         for note in f.notes:
             say(f"{kind} fit, note: {note}", "yellow")
+    if release.seed_bits < GUESSABLE_BITS:
+        say(str(short_seed(release.seed_bits)), "yellow")
     out.print(
         f"Largest error of the interpolated log density: "
         f"{max(f.surface_error for f in fits.values()):.1g}"

@@ -23,6 +23,7 @@ from dsstan.plots import (
     plot_surfaces,
     save,
 )
+from dsstan.progress import phase
 from dsstan.protect import protect
 from dsstan.release import check_target, write_release
 from dsstan.synthesis import Synthesis
@@ -149,9 +150,11 @@ def run_example(
         progress=progress,
     )
     found = assess(release, absolute=example.absolute, progress=progress)
-    kept = utility(release, example.analysis)
-    target = write_release(release, folder, assessment=found, analysis=kept)
-    drawn = draw(release, found, kept, target / "confidential" / "pictures") if pictures else ()
+    with phase("writing"):
+        kept = utility(release, example.analysis)
+        target = write_release(release, folder, assessment=found, analysis=kept)
+        place = target / "confidential" / "pictures"
+        drawn = draw(release, found, kept, place) if pictures else ()
     return DemoResult(release, found, kept, target, drawn)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
+from dsstan._version import __version__
 from dsstan.datasets import san_francisco_source
 from dsstan.engines import CmdStanEngine, EmbeddedEngine
 from dsstan.engines.cmdstan import program_cache
@@ -39,7 +40,10 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look for everything the package can use."""
-    findings = [Finding("python", True, sys.version.split()[0], "everything")]
+    findings = [
+        Finding("dsstan", True, __version__, "everything"),
+        Finding("python", True, sys.version.split()[0], "everything"),
+    ]
     for kind, purpose in (
         (EmbeddedEngine, "fits without a compiler"),
         (CmdStanEngine, "fits with CmdStan, the reference"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Mapping
@@ -30,6 +31,8 @@ from dsstan.weights import Weights
 __all__ = ["NATURAL_LIMIT", "PROTECTIONS", "Fit", "fit"]
 
 Floats = NDArray[np.float64]
+
+_LOG = logging.getLogger("dsstan")
 
 NATURAL_LIMIT = {"unrestricted": 300, "restricted": 800}
 """Most records for which a fit runs the program that takes natural data.
@@ -298,6 +301,10 @@ def fit(
         natural_data(problem, A, used, held, resolved, surface)
         if natural
         else {**surface.stan_data(), **resolved.stan_data()}
+    )
+    _LOG.info(
+        "%s: program %s on %s, %d of %d records inform it, %d x %d nodes",
+        *(label, name, runner.name, len(rows), problem.n_records, *surface.nodes),
     )
     inits = initial_values(start, surface, resolved, held, chains, root, natural)
     with progress_bar(f"{label}: sampling ({runner.name})", progress) as advance:

@@ -210,13 +210,13 @@ def compare(
     """
     begin = time.perf_counter()
     settings = grid_of(distances, correlations, continuous, gammas, protections)
-    _check(problem, copies, workers, start)
+    check_comparison(problem, copies, workers, start)
     store = Store(None if folder is None else Path(folder))
     root = store.root(seed)
     common: dict[str, Any] = {"engine": engine, "progress": False, "priors": priors, **sampler}
     with threadpool_limits(limits=1, user_api="blas"):
         first = seed_of(stream(root, FRONTIER, b"unrestricted"))
-        free = start or fit(problem, seed=first, **common)
+        free = start or fit(problem, seed=first, **{**common, "progress": progress})
         of = fingerprint(free)
         store.belongs_to(of)
         unrestricted_terms(free)  # what every attack needs, once, before the threads
@@ -244,7 +244,9 @@ def compare(
     )
 
 
-def _check(problem: Problem, copies: Sequence[int], workers: int, start: Fit | None) -> None:
+def check_comparison(
+    problem: Problem, copies: Sequence[int], workers: int, start: Fit | None
+) -> None:
     """Refuse what would fail only after the first fit."""
     if isinstance(copies, int | str) or not len(copies):
         raise InputError("copies must be a sequence of numbers of copies")

@@ -17,10 +17,22 @@ from typing import Any
 
 from dsstan.errors import InputError
 
-__all__ = ["read_job"]
+__all__ = ["OF_A_RUN", "job_keys", "read_job"]
 
 _LONGEST = 1_000_000
 _NAMES = {"out_folder": "out"}
+
+OF_A_RUN = ("dry_run", "as_json", "verbose")
+"""Parameters that say how a command runs, not what the release is: no keys of a job file."""
+
+
+def job_keys(command: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The keys a job may have, in the order of the command's parameters."""
+    return {
+        _NAMES.get(name, name): parameter
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name not in OF_A_RUN
+    }
 
 
 def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
@@ -36,7 +48,7 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        The value of every parameter, those left out at their defaults.
+        The value of every parameter that a key stands for, those left out at their defaults.
 
     Raises
     ------
@@ -46,8 +58,8 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
     content = _parsed(path)
     hints = typing.get_type_hints(command)
     parameters = {
-        _NAMES.get(name, name): (name, hints[name], parameter.default)
-        for name, parameter in inspect.signature(command).parameters.items()
+        key: (parameter.name, hints[parameter.name], parameter.default)
+        for key, parameter in job_keys(command).items()
     }
     for key in content:
         if key not in parameters:

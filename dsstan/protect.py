@@ -74,7 +74,7 @@ def protect(
         Its ``fit.start`` is the unrestricted fit. Where no record is flagged the
         restricted fit still runs, and only holds phi.
     """
-    _check(threshold, correlation, gamma, protection, copies, rounding)
+    check_choices(threshold, correlation, gamma, protection, copies, rounding)
     root = root_seed(seed)
     free_seed, kept_seed, copies_seed = stage_seeds(root)
     problem = prepare(table, formula, coords=coords, distance=distance, crs=crs, name=name)
@@ -105,7 +105,7 @@ def protect(
     return replace(release, seed_bits=seed_bits(seed))
 
 
-def _check(
+def check_choices(
     threshold: float | None,
     correlation: float | None,
     gamma: float,
@@ -144,4 +144,4 @@ def flag(
     return flag_isolated(free, distance=threshold, correlation=correlation, neighbour=neighbour)
 
 
-__all__ = ["Problem", "protect", "stage_seeds"]
+__all__ = ["Problem", "check_choices", "protect", "stage_seeds"]

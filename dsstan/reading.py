@@ -21,12 +21,25 @@ from dsstan._csv import check_rows, parsed_csv, read_csv
 from dsstan._metadata import check_metadata
 from dsstan.cells import unquote
 from dsstan.errors import InputError, ReleaseError
+from dsstan.formula import parse
 
-__all__ = ["PublicRelease", "read_release", "read_table"]
+__all__ = ["PublicRelease", "needed_columns", "read_release", "read_table"]
 
 _MOST_METADATA = 10_000_000
 _PLAIN = re.compile(r"[uU]?[iI]nt(8|16|32|64)|[fF]loat(16|32|64)|bool|boolean|str|string|category")
 _DATE = re.compile(r"datetime64\[\w+\]")
+
+
+def needed_columns(formula: str, coords: tuple[str, str]) -> set[str]:
+    """Columns whose numbers the model needs: response, covariates, coordinates.
+
+    Raises
+    ------
+    FormulaError
+        If the formula can't be read.
+    """
+    parsed = parse(formula)
+    return {parsed.response, *parsed.columns, *coords}
 
 
 def read_table(path: Path, used: Collection[str] | None = None) -> pd.DataFrame:

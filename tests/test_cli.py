@@ -110,7 +110,7 @@ def releases(table, tmp_path_factory):
     ):
         result = run(
             *("synthesise", folder / source, *MODEL, "--copies", "3", "--seed", "77"),
-            *("--accept-failed", *more, *QUICK, "--out", folder / name),
+            *("--accept-failed", "--verbose", *more, *QUICK, "--out", folder / name),
         )
         assert result.returncode == 0, result.stderr
         done[name] = result, folder / name

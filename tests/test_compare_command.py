@@ -135,7 +135,7 @@ def test_synthesise_reports_the_attacker_and_the_floor(file, tmp_path):
             "--accept-below-floor",
         ),
         *("--chains", "2", "--warmup", "300", "--samples", "400", "--engine", "embedded"),
-        *("--seed", "3", "--out", out),
+        *("--seed", "3", "--verbose", "--out", out),
     )
     assert result.returncode == 0, result.stderr
     attacker = json.loads((out / "confidential" / "summary.json").read_text())["attacker"]

@@ -36,6 +36,7 @@ from dsstan.engines.base import (
 )
 from dsstan.errors import EngineError
 from dsstan.programs import Program
+from dsstan.progress import is_watched
 from dsstan.workspace import end_processes, private_folder, work_parent
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class CmdStanEngine:
                 seed=check_seed(seed),
                 output_dir=str(folder),
                 sig_figs=_DIGITS,
-                show_progress=advance is not None and sys.stderr.isatty(),
+                show_progress=advance is not None and sys.stderr.isatty() and not is_watched(),
             )
             table = np.swapaxes(fit.draws(), 0, 1)
             names = list(fit.column_names)

@@ -1,0 +1,298 @@
+"""How long a run will take and how much memory it needs: measured on short real pieces of it.
+
+Up to :data:`SMALL` records the rehearsal has all of the table, else as many of its records. What
+grows with the cube of N (a node of the surface, a copy, a decomposition of the attack) is then
+measured once at full N, and the rest is scaled by it. The sampler runs the real program with the
+real number of chains for few iterations; its cost does not depend on N beyond the surface.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
+
+from dsstan._judged import measure
+from dsstan.assessment import assess
+from dsstan.attacker import LARGE, LARGE_DRAWS
+from dsstan.disclosure import disclosure
+from dsstan.eigenbasis import FreeSurface, applies
+from dsstan.errors import DsstanWarning
+from dsstan.fit import NATURAL_LIMIT, Fit, fit
+from dsstan.latent import parameters_at
+from dsstan.problem import Problem
+from dsstan.surface import (
+    DEFAULT_NODES,
+    chebyshev_nodes,
+    log_position_inv,
+    node_statistics,
+    rotate,
+    smoothed_correlation,
+)
+from dsstan.synthesis import Synthesis, carried_effect, synthesise
+from dsstan.utility import utility
+from dsstan.weights import Weights, flag_isolated
+
+__all__ = ["SMALL", "Estimate", "Rehearsal", "rehearse"]
+
+SMALL = NATURAL_LIMIT["unrestricted"]
+"""Most records that are rehearsed as they are, by the program that the run itself takes."""
+
+SHORT, LONG = (10, 10), (100, 50)
+"""Warm-up and kept iterations of the two short runs, whose difference is that of iterations."""
+
+CHECKS = 6 + 1
+"""Values of phi at which the surface is checked, as costly as nodes; and one for the held phi."""
+
+FEW = 4
+"""Copies drawn to tell what each takes from what is done once."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Wall time by stage in seconds, and peak memory in MiB of the larger process. An estimate."""
+
+    seconds: dict[str, float]
+    peak_mib: float
+
+    @property
+    def total(self) -> float:
+        """Wall time of the whole."""
+        return sum(self.seconds.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """The pieces that ran: fits of few iterations, and the same as if of the whole table.
+
+    Attributes
+    ----------
+    free, kept
+        Of the records rehearsed.
+    whole
+        The restricted one with the whole table behind it, the unrestricted as its start.
+    free_seconds, kept_seconds
+        Wall time of a fit of the real length, expected.
+    """
+
+    free: Fit
+    kept: Fit
+    whole: Fit
+    free_seconds: float
+    kept_seconds: float
+
+
+def rehearse(
+    problem: Problem, rule: dict[str, Any], restricted: dict[str, Any], common: dict[str, Any]
+) -> Rehearsal:
+    """Run short fits and time them.
+
+    Parameters
+    ----------
+    problem
+        The prepared table.
+    rule
+        Arguments of :func:`dsstan.flag_isolated`.
+    restricted
+        gamma and protection of the restricted fit.
+    common
+        Arguments of both fits: engine, priors, sampler.
+    """
+    rows = _some_rows(problem)
+    part = problem if rows.size == problem.n_records else _part(problem, rows)
+    program = "auto" if part is problem else "surface"
+    iterations = common["warmup"] + common["samples"]
+
+    def short(length: tuple[int, int], **more: Any) -> Fit:
+        sampler = {"warmup": length[0], "samples": length[1], "progress": False, "seed": 0}
+        return fit(part, **{**common, **sampler, **more})
+
+    brief = short(SHORT, program=program)
+    free = short(LONG, program=program)
+    whole = _of(problem, free)
+    weights = flag_isolated(whole, **rule)
+    kept = short(LONG, start=free, weights=_rows_of(weights, rows), **restricted)
+    each = max(0.0, free.seconds - brief.seconds) / (sum(LONG) - sum(SHORT))
+    fixed = max(0.0, brief.seconds - each * sum(SHORT))
+    # The restricted run starts as the unrestricted one does, but for its surface of one node.
+    nodes = free.nodes[0] + CHECKS - 1
+    surface = nodes * _node_seconds(part, free.nodes[1])
+    begins = max(0.0, fixed - surface)
+    later = max(0.0, kept.seconds - begins) / sum(LONG)
+    more = 0.0
+    if part is not problem:
+        more = _node_seconds(problem, DEFAULT_NODES[1]) - surface / nodes
+    return Rehearsal(
+        free=free,
+        kept=kept,
+        whole=replace(_of(problem, kept), start=whole, weights=weights, A=_diagonal(kept, weights)),
+        free_seconds=fixed + each * iterations + more * nodes,
+        kept_seconds=begins + later * iterations + more * 2,
+    )
+
+
+def estimate_release(
+    rehearsed: Rehearsal, copies: int, seconds_before: float
+) -> tuple[Estimate, Synthesis]:
+    """What a release takes, and the few copies that were drawn of the whole table."""
+    whole, kept = rehearsed.whole, rehearsed.kept
+    first, _ = _timed(lambda: _copies(whole, 1))
+    several, few = _timed(lambda: _copies(whole, FEW))
+    each = max(0.0, several - first) / (FEW - 1)
+    drawn = first + each * (copies - 1)
+    ratio = _decomposition(whole) / _decomposition(kept) if kept.problem is not whole.problem else 1
+    slow = not applies(kept, carried_effect(kept)[1]) and whole.problem.n_records > LARGE
+    small = _copies(kept, FEW)
+    attack, _ = _timed(lambda: assess(small, draws=LARGE_DRAWS if slow else None, progress=False))
+    told, _ = _timed(lambda: (disclosure(few), utility(few)))
+    seconds = {
+        "reading": seconds_before,
+        "unrestricted fit": rehearsed.free_seconds,
+        "restricted fit": rehearsed.kept_seconds,
+        "copies": drawn,
+        "disclosure": attack * ratio + drawn + told,
+    }
+    return Estimate(seconds, _peak_mib(few, copies)), few
+
+
+def estimate_comparison(
+    rehearsed: Rehearsal, settings: int, copies: list[int], seconds_before: float
+) -> Estimate:
+    """What a comparison takes where settings are judged one at a time."""
+    whole, kept = rehearsed.whole, rehearsed.kept
+    most = min(max(copies), kept.n_draws)
+    judged, _ = _timed(lambda: measure(kept, rehearsed.free, [max(2, most)], 0.1, None, 0))
+    ratio = 1.0
+    few = _copies(whole, FEW)
+    if kept.problem is not whole.problem:
+        mine, _ = _timed(lambda: _copies(kept, FEW))
+        theirs, few = _timed(lambda: _copies(whole, FEW))
+        ratio = max(theirs / mine, _decomposition(whole) / _decomposition(kept))
+    seconds = {
+        "reading": seconds_before,
+        "unrestricted fit": rehearsed.free_seconds,
+        "settings": settings * rehearsed.kept_seconds
+        + (settings + 1) * judged * ratio * len(copies),
+    }
+    return Estimate(seconds, _peak_mib(few, max(copies)))
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Wall time of a call, its warnings kept back, and what it returns."""
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DsstanWarning)
+        found = call()
+    return time.perf_counter() - begin, found
+
+
+def _copies(fitted: Fit, number: int) -> Synthesis:
+    """A few copies, never published, of a fit too short to pass any verdict."""
+    return synthesise(
+        fitted, number, seed=0, accept_failed=True, accept_few_draws=True, progress=False
+    )
+
+
+def _some_rows(problem: Problem) -> NDArray[np.intp]:
+    """Rows spread over the table, enough for the design to keep its rank."""
+    n, count = problem.n_records, SMALL
+    if n <= count:
+        return np.arange(n)
+    order = np.random.default_rng(0).permutation(n)
+    while count < n:
+        rows = np.sort(order[:count])
+        apart = len(np.unique(problem.site[rows])) > 1
+        if apart and np.linalg.matrix_rank(problem.X[rows]) == problem.n_terms:
+            return rows
+        count *= 2
+    return np.arange(n)
+
+
+def _part(problem: Problem, rows: NDArray[np.intp]) -> Problem:
+    """The problem of some of the records, its design as it is."""
+    y, X = problem.y[rows], problem.X[rows]
+    _, site = np.unique(problem.site[rows], return_inverse=True)
+    return replace(
+        problem,
+        table=problem.table.iloc[rows],
+        design=replace(problem.design, X=X, y=y),
+        y=y,
+        coords=problem.coords[rows],
+        sites=problem.sites[rows],
+        site=site.astype(np.int64),
+    )
+
+
+def _of(problem: Problem, fitted: Fit) -> Fit:
+    """A short fit as if it were of the whole table: its draws, for the cost of what follows."""
+    return (
+        fitted
+        if fitted.problem is problem
+        else replace(fitted, problem=problem, A=np.ones(problem.n_records))
+    )
+
+
+def _rows_of(weights: Weights, rows: NDArray[np.intp]) -> Weights:
+    """The weights of some of the records."""
+    return replace(
+        weights,
+        a=weights.a[rows],
+        nearest=weights.nearest[rows],
+        probability=weights.probability[rows],
+    )
+
+
+def _diagonal(kept: Fit, weights: Weights) -> NDArray[np.float64]:
+    """Diagonal of A of the whole table; flagged records leave under ``cut``."""
+    if kept.protection == "cut" or np.isinf(kept.gamma):
+        return np.where(weights.flagged, 0.0, 1.0)
+    return np.asarray(1.0 / np.sqrt(1.0 + kept.gamma * weights.a))
+
+
+def _node_seconds(problem: Problem, h: int) -> float:
+    """Wall time of one node of the surface in log phi, with all its nodes in log r."""
+    low, high = 3.0 / problem.d_max, 300.0 / problem.d_max
+    phi = float(np.sqrt(low * high))
+    r = log_position_inv(chebyshev_nodes(h), (1e-4, 1e4))
+    d, rotation = cdist(problem.sites, problem.sites), rotate(problem.X, problem.y)
+    ones = np.ones(problem.n_records)
+
+    def node() -> None:
+        with threadpool_limits(limits=1, user_api="blas"):
+            node_statistics(smoothed_correlation(d, phi, ones, "none"), rotation.Z, r)
+
+    return _timed(node)[0]
+
+
+def _decomposition(fitted: Fit) -> float:
+    """Wall time of one decomposition of the attack with its draws."""
+    at = [parameters_at(fitted, 0, i) for i in (0, 1)]
+
+    def one() -> None:
+        with threadpool_limits(limits=1, user_api="blas"):
+            FreeSurface(fitted.problem, at, (1, 16))
+
+    return _timed(one)[0]
+
+
+def _peak_mib(few: Synthesis, copies: int) -> float:
+    """Peak of the larger process so far, in which each piece ran at full N, and the copies.
+
+    Three sets of L copies are held at a time: released, without protection, as read for the pages.
+    """
+    unit = 1024.0**2 if sys.platform == "darwin" else 1024.0
+    own, child = (
+        resource.getrusage(who).ru_maxrss / unit
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    held = 3 * few.values.nbytes / few.copies * copies / 1024.0**2
+    return float(max(own + held, child))
