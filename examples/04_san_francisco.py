@@ -19,7 +19,7 @@ from dsstan.plots import plot_copies, plot_risk, plot_surfaces
 from dsstan.weights import neighbour_distances
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
-COPIES = 100 if QUICK else 500
+COPIES = 60 if QUICK else 500
 SAMPLER = {"warmup": 500, "samples": 800} if QUICK else {"warmup": 1000, "samples": 1000}
 CELLS, DRAWS = (40, 20) if QUICK else (70, 100)  # of a map
 FORMULA = "log(price) ~ scale(log(squarefeet))"
