@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,8 @@ from dsstan.weights import neighbour_distances
 SAN_FRANCISCO = "log(price) ~ scale(log(squarefeet))"
 PAPER_OLS = 1e-3
 """The paper's printed digits."""
+ROUNDING = 1e-10
+"""Two ways of least squares on the same numbers, of which the intercept is near 10."""
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +145,107 @@ def test_an_unknown_example_is_refused(tmp_path):
     assert set(EXAMPLES) == {"simulated", "san-francisco", "baltimore"}
 
 
-@pytest.mark.parametrize("script", sorted(p.name for p in (ROOT / "examples").glob("*.py")))
-def test_the_example_script_runs(script, request):
-    if script.startswith("san_francisco"):
-        request.getfixturevalue("san_francisco")
-    run = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / script)],
+SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
+
+
+@pytest.fixture(scope="module")
+def run_script(request, tmp_path_factory):
+    """Run a script in quick mode, once, with what it needs."""
+    runs = {}
+
+    def run(script):
+        path = ROOT / "examples" / script
+        if "load_san_francisco" in path.read_text(encoding="utf-8"):
+            request.getfixturevalue("san_francisco")
+        if script == "07_stan_alone.py":
+            request.getfixturevalue("cmdstan_home")
+        if script not in runs:
+            folder = tmp_path_factory.mktemp("script")
+            ran = subprocess.run(
+                [sys.executable, str(path)],
+                capture_output=True,
+                text=True,
+                cwd=folder,
+                env={**os.environ, "DSSTAN_QUICK": "1", "MPLBACKEND": "agg"},
+                check=False,
+            )
+            runs[script] = ran, folder
+        ran, folder = runs[script]
+        assert ran.returncode == 0, ran.stderr
+        return ran, folder
+
+    return run
+
+
+@pytest.fixture
+def printed(run_script):
+    """What a script prints."""
+    return lambda script: run_script(script)[0].stdout
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_example_script_runs(script, printed):
+    assert "restricted" in printed(script)
+
+
+@pytest.mark.parametrize("script", [s for s in SCRIPTS if s[:2] in ("03", "04", "06", "07")])
+def test_the_example_script_warns_of_nothing_and_leaves_no_file(script, run_script):
+    ran, folder = run_script(script)
+    assert "Warning" not in ran.stderr
+    assert not list(folder.iterdir())
+
+
+def test_the_simulated_study_prints_every_cell_of_the_paper_s_two_tables(printed):
+    text = printed("03_simulated_study.py")
+    for cell in ("11.71 (11.49, 12.07)", "0.12 (0.10, 0.15)", "0.40 (0.22, 0.57)"):
+        assert cell in text
+    rows = [line for line in text.splitlines() if re.search(r"\S \(.*\) +\S+ \(", line)]
+    assert len(rows) == 9 + 12
+    assert "M = 0.13 flags 3 records, the outlier and 2 more" in text
+    assert "of its restricted copies" in text
+
+
+def test_the_san_francisco_example_names_seven_homes_by_their_coordinates(printed):
+    text = printed("04_san_francisco.py")
+    assert "any M above 0.0074 and up to 0.0130 degrees flags seven homes" in text
+    assert "the flagged home nearest to it is at (-122.4810, 37.7619)" in text
+    table = text.split("homes with no neighbour within", 1)[1].split("correlation 0.20", 1)[0]
+    assert len(re.findall(r"^-122\.\d+ +37\.\d+", table, re.MULTILINE)) == 7
+    assert not re.search(r"street|avenue", text, re.IGNORECASE)
+
+
+def test_the_analyst_of_the_baltimore_example_gets_the_steward_s_estimates(printed):
+    text = printed("06_baltimore.py")
+    apart = re.search(r"steward's and analyst's estimates differ by (\S+)", text)
+    assert float(apart[1]) < ROUNDING
+    assert "public/ drwxr-xr-x" in text
+    assert "confidential/ drwx------" in text
+
+
+def test_cmdstan_alone_gives_the_posterior_of_the_package(printed):
+    text = printed("07_stan_alone.py")
+    assert "CmdStan is here" in text
+    assert "cmdstan ran restricted.stan" in text
+    assert "wrote restricted_1.csv, restricted_2.csv, restricted_3.csv, restricted_4.csv" in text
+    assert "CmdStan alone: 4 of 4 means within" in text
+    assert "the private folder is gone: True" in text
+
+
+def test_without_cmdstan_the_same_example_says_what_ran_instead(san_francisco, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "07_stan_alone.py")],
         capture_output=True,
         text=True,
-        env=os.environ,
+        # A folder without CmdStan, and no other place where it would be looked for.
+        env={
+            **{k: v for k, v in os.environ.items() if k != "CMDSTAN"},
+            "DSSTAN_QUICK": "1",
+            "MPLBACKEND": "agg",
+            "HOME": str(tmp_path),
+        },
+        cwd=tmp_path,
         check=False,
     )
-    assert run.returncode == 0, run.stderr
-    assert "restricted" in run.stdout
+    assert ran.returncode == 0, ran.stderr
+    assert "no CmdStan here, the embedded engine: CmdStan is not installed" in ran.stdout
+    assert "the embedded engine alone: 4 of 4 means within" in ran.stdout

@@ -88,7 +88,17 @@ class CmdStanEngine:
 
     def prepare(self, program: Program) -> None:
         """Compile the program unless the cache holds it."""
-        self._model(program)
+        self.executable(program)
+
+    def executable(self, program: Program) -> Path:
+        """The compiled program in the cache, to be run by CmdStan's own command line.
+
+        Raises
+        ------
+        EngineError
+            If it can't be compiled.
+        """
+        return Path(str(self._model(program).exe_file))
 
     def sample(
         self,
