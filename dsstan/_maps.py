@@ -225,8 +225,6 @@ def _axes(problem: Problem | None) -> tuple[str, str]:
 def _map_layout(shape: float, panels: int) -> list[Any]:
     """Theme and ticks of maps whose panels are ``shape`` times as high as wide."""
     p9 = plotnine_module()
-    from mizani.breaks import breaks_extended
-
     columns = min(panels, 3)
     rows = -(-panels // columns)
     long = 4.4 if columns == 1 else 3.6
@@ -235,12 +233,29 @@ def _map_layout(shape: float, panels: int) -> list[Any]:
     # The legend needs 3 inches of height.
     size = (columns * (wide + 0.25) + 2.0, max(rows * (high + 0.35) + 0.6, 3.0))
     # Few enough labels along x, and panels far enough apart, that no two labels touch.
-    ticks = breaks_extended(n=int(np.clip(wide / 0.75, 3, 5)))
+    count = int(np.clip(wide / 0.75, 3, 5))
     return [
         picture_theme(size),
         p9.theme(panel_spacing_x=0.3 / size[0]),
-        p9.scale_x_continuous(breaks=ticks),
+        p9.scale_x_continuous(breaks=lambda ends: map_ticks(ends, count), labels=_plain_numbers),
     ]
+
+
+def map_ticks(ends: tuple[float, float], count: int) -> list[float]:
+    """About so many round numbers between the ends, at least two where that can be."""
+    from mizani.breaks import breaks_extended
+
+    found: list[float] = []
+    for n in range(count, count + 4):
+        found = [float(v) for v in breaks_extended(n=n)(ends) if ends[0] <= v <= ends[1]]
+        if len(found) > 1:
+            break
+    return found
+
+
+def _plain_numbers(breaks: list[float]) -> list[str]:
+    """Labels with the digits that tell them apart."""
+    return [f"{v:.10g}" for v in breaks]
 
 
 def plotnine_module() -> Any:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from plotnine import coord_fixed, element_text, labs, theme
+from plotnine import element_text, labs, theme
 
 import dsstan as ds
 from dsstan.datasets import load_simulated_truth
@@ -155,7 +155,7 @@ LOOK = {
 
 def maps(*names):
     """Surfaces side by side, all on one colour scale."""
-    return plot_surfaces({n: surfaces[n] for n in names}, problem, **LOOK) + coord_fixed() + SIZE
+    return plot_surfaces({n: surfaces[n] for n in names}, problem, **LOOK) + SIZE
 
 
 maps("true", "unrestricted")

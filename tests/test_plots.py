@@ -18,6 +18,7 @@ from matplotlib import pyplot
 from matplotlib.colors import to_hex, to_rgb
 
 import dsstan as ds
+from dsstan._maps import map_ticks
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import InputError
 from dsstan.plots import (
@@ -396,3 +397,11 @@ def test_a_file_that_cannot_be_written_is_refused_and_leaves_nothing(
 def test_importing_the_package_does_not_import_plotnine() -> None:
     code = "import sys, dsstan; sys.exit('plotnine' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (0.01, 0.99), (-122.52, -122.38), (540.0, 556.0)])
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_a_map_has_two_ticks_or_more_inside_and_their_labels_differ(ends, count):
+    ticks = map_ticks(ends, count)
+    assert 2 <= len(ticks) <= count + 3
+    assert all(ends[0] <= tick <= ends[1] for tick in ticks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +13,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from conftest import ROOT, leave_out, small_table
+from dsstan.cli import synthesise
+from dsstan.job import read_job
+from dsstan.reading import read_table
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 LEFT_OUT = {"make test": "it is what is running now"}
@@ -27,8 +29,15 @@ def blocks() -> list[tuple[str, str]]:
     """Every block of code, in order: python in fences, shell where it is only indented."""
     tokens = MarkdownIt().parse(TEXT)
     kinds = {"fence": "python", "code_block": "shell"}
-    assert {token.info for token in tokens if token.type == "fence"} == {"python"}
-    return [(kinds[t.type], t.content) for t in tokens if t.type in kinds]
+    shown = {token.info for token in tokens if token.type == "fence"}
+    assert shown == {"python", "toml"}
+    return [(kinds[t.type], t.content) for t in tokens if t.type in kinds and t.info != "toml"]
+
+
+def job() -> str:
+    """The job file that is shown."""
+    [text] = [t.content for t in MarkdownIt().parse(TEXT) if t.info == "toml"]
+    return text
 
 
 def own_table(path: Path) -> None:
@@ -97,8 +106,19 @@ def test_every_block_of_the_readme_runs_as_written(clone, san_francisco):
             check=False,
         )
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
-    for name in re.findall(r"(?:--out |\.write\(\")([\w-]+)", TEXT):
+    for name in ("baltimore-release", "release", "grid", "demo-baltimore", "demo-out"):
         assert (clone / name).is_dir(), name
+    assert (clone / "release" / "confidential" / "report.html").is_file()
+    assert not (clone / "release-2").exists()  # a dry run
+
+
+def test_the_job_that_the_readme_shows_is_one(tmp_path):
+    own_table(tmp_path / "sales.csv")
+    (tmp_path / "job.toml").write_text(job())
+    arguments = read_job(tmp_path / "job.toml", synthesise)
+    table = read_table(arguments["table"])
+    assert set(arguments["coords"]) <= set(table.columns)
+    assert arguments["floor"] == 0.05
 
 
 def test_the_readme_has_the_blocks_that_this_file_thinks_it_has():
