@@ -14,7 +14,7 @@ import pandas as pd
 
 from dsstan.errors import InputError, ReleaseError, describe_rows
 
-__all__ = ["CSV_TEXT", "check_cells", "is_formula", "quote", "unquote"]
+__all__ = ["CSV_TEXT", "check_cells", "is_formula", "may_hold_text", "quote", "unquote"]
 
 CSV_TEXT = ("refuse", "quote", "keep")
 """What to do with text that a spreadsheet would run; see :func:`check_cells`."""
@@ -134,12 +134,12 @@ def _texts(table: pd.DataFrame) -> list[tuple[str, pd.Series]]:
         if not pd.api.types.is_numeric_dtype(values.dtype):
             found.append(("the index", pd.Series(values).astype(object)))
     for name in table.columns:
-        if _may_hold_text(table[name]):
+        if may_hold_text(table[name]):
             found.append((f"column {str(name)!r}", table[name].astype(object)))
     return found
 
 
-def _may_hold_text(column: pd.Series) -> bool:
+def may_hold_text(column: pd.Series) -> bool:
     """Whether a column may hold text."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -155,7 +155,7 @@ def _mapped(table: pd.DataFrame, change: Any) -> pd.DataFrame:
 
     new = table.copy()
     for name in table.columns:
-        if not _may_hold_text(table[name]):
+        if not may_hold_text(table[name]):
             continue
         if isinstance(table[name].dtype, pd.CategoricalDtype):
             new[name] = table[name].cat.rename_categories(one)

@@ -19,7 +19,7 @@ import pandas as pd
 
 from dsstan._settings import finite, settings
 from dsstan.assessment import Assessment, assess
-from dsstan.cells import check_cells, quote
+from dsstan.cells import check_cells, may_hold_text, quote
 from dsstan.conditions import conditions
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import DisclosureError, InputError, ReleaseError
@@ -297,7 +297,7 @@ def _write_public(
         table = public_table(release, number)
         if format == "csv":
             table = quote(table) if csv_text == "quote" else table
-            table.to_csv(folder / name, index=not plain)
+            _csv(table, folder / name, index=not plain)
         else:
             _parquet(table, folder / name, index=None if plain else True)
     described = metadata(release, files, csv_text=csv_text, format=format)
@@ -318,8 +318,8 @@ def _write_confidential(
         _parquet(draws_table(f), folder / f"draws_{f.kind}.parquet", index=False)
     if fit.weights is not None:
         table = fit.weights.table(release.problem).drop(columns="geometry", errors="ignore")
-        table.to_csv(folder / "flags.csv")
-    risks.records.to_csv(folder / "risks.csv")
+        _csv(table, folder / "flags.csv", index=True)
+    _csv(risks.records, folder / "risks.csv", index=True)
     picks = pd.DataFrame(release.draw_index, columns=["chain", "iteration"])
     picks.index = pd.RangeIndex(1, release.copies + 1, name="copy")
     picks.to_csv(folder / "copies.csv")
@@ -331,8 +331,41 @@ def _write_confidential(
 
 def _parquet(table: pd.DataFrame, path: Path, *, index: bool | None) -> None:
     """Write Parquet; to an open file, since Arrow takes no path that is not UTF-8."""
-    with open(path, "wb") as stream:
-        table.to_parquet(stream, index=index)
+    from pyarrow import ArrowInvalid, ArrowTypeError
+
+    try:
+        with open(path, "wb") as stream:
+            table.to_parquet(stream, index=index)
+    except (ArrowInvalid, ArrowTypeError):
+        mixed = [
+            str(name)
+            for name in table.columns
+            if pd.api.types.infer_dtype(table[name], skipna=True).startswith("mixed")
+        ]
+        named = f"column {mixed[0]!r}" if mixed else "a column or the index"
+        raise ReleaseError(
+            f"the release can't be written as Parquet: {named} holds values of several kinds. Make "
+            "them one kind, for example with astype(str), or publish CSV"
+        ) from None
+
+
+def _csv(table: pd.DataFrame, path: Path, *, index: bool) -> None:
+    """Write a CSV; where a cell holds a carriage return, all text is in quotes.
+
+    Python before 3.13 writes a lone carriage return without quotes, and a reader takes it for the
+    end of a row.
+    """
+    texts = [table[name] for name in table.columns if may_hold_text(table[name])]
+    levels = [pd.Series(table.index.get_level_values(k)) for k in range(table.index.nlevels)]
+    texts += [level for level in levels if may_hold_text(level)] if index else []
+    returns = any(text.map(_has_return).any() for text in texts)
+    # 0 is csv.QUOTE_MINIMAL and 2 csv.QUOTE_NONNUMERIC
+    table.to_csv(path, index=index, quoting=2 if returns else 0)
+
+
+def _has_return(cell: Any) -> bool:
+    """Whether a cell is text with a carriage return in it."""
+    return isinstance(cell, str) and "\r" in cell
 
 
 def _folder(path: Path, mode: int) -> Path:

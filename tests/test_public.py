@@ -14,7 +14,7 @@ from test_release import QUICK, _released
 
 import dsstan as ds
 from conftest import small_table
-from dsstan.errors import DsstanWarning
+from dsstan.errors import DsstanWarning, ReleaseError
 from dsstan.public import analyst_readme, metadata
 from dsstan.reading import read_release
 
@@ -74,3 +74,25 @@ def test_a_name_with_a_backtick_stays_inside_its_quotes_in_the_readme(tmp_path):
     fit = ds.fit(problem, seed=1, **QUICK)
     release = ds.synthesise(fit, 2, seed=1, accept_failed=True, accept_few_draws=True)
     assert "va`lue" not in analyst_readme(release, ["a", "b"])
+
+
+@pytest.mark.parametrize("where", ["column", "index"])
+def test_a_carriage_return_in_a_cell_ends_no_row(tmp_path, where):
+    table = small_table(30)
+    words = pd.Index([f"one{i}\rtwo" for i in range(30)], name="id")
+    if where == "index":
+        table.index = words
+    else:
+        table["note"] = words
+    public = _released(table, np.eye(30)[0], tmp_path / "out", csv_text="keep")
+    copy = read_release(public).copies[0]
+    assert list(copy.index if where == "index" else copy["note"]) == list(words)
+
+
+def test_a_column_of_several_kinds_is_told_before_parquet_is_published(tmp_path):
+    table = small_table(30)
+    table["odd"] = ["text", 1.5, None] * 10
+    with pytest.raises(ReleaseError, match="column 'odd' holds values of several kinds"):
+        _released(table, np.eye(30)[0], tmp_path / "out", format="parquet")
+    assert list(tmp_path.iterdir()) == []
+    assert _released(table, np.eye(30)[0], tmp_path / "out").is_dir()
