@@ -70,6 +70,7 @@ nb_execution_cache_path = str(HERE / "_build" / f"executed-{state_of_the_code()}
 nb_execution_in_temp = True
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"

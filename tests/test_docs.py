@@ -52,13 +52,16 @@ class Page(HTMLParser):
 def tidy_environment() -> dict[str, str]:
     """This environment with the package's commands on the path, and examples in quick mode."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {**os.environ, "PATH": path, "DSSTAN_QUICK": "1", "PYTHONPATH": str(ROOT)}
+    kept = {k: v for k, v in os.environ.items() if k != "CMDSTAN"}  # a test before may have set it
+    return {**kept, "PATH": path, "DSSTAN_QUICK": "1", "PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory, san_francisco, cmdstan_home) -> Path:
+def built(tmp_path_factory, san_francisco) -> Path:
     """The HTML pages, built once for all workers, every warning an error."""
-    shared = tmp_path_factory.getbasetemp().parent / "dsstan-docs"
+    base = tmp_path_factory.getbasetemp()
+    # Each worker of a parallel run has a folder of its own, in one that they share.
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dsstan-docs"
     with FileLock(f"{shared}.lock"):
         if not (shared / "done").exists():
             tree = shared / "tree"
@@ -149,17 +152,21 @@ def test_the_commands_and_the_r_code_of_a_page_run_in_order(page, tmp_path, requ
     found = blocks(page)
     if "r" in {kind for kind, _ in found}:
         request.getfixturevalue("rscript")
+    r_code: list[str] = []
     for kind, text in found:
-        if kind == "python":
-            command = [sys.executable, "-c", text]
-        elif kind == "bash":
-            command = ["bash", "-euo", "pipefail", "-c", text]
-        elif kind == "r":
-            command = ["Rscript", "-e", text]
-        else:
+        if kind == "r":
+            # The R of a page is one script.
+            r_code.append(text)
+            text = "\n".join(r_code)
+        commands = {
+            "python": [sys.executable, "-c", text],
+            "bash": ["bash", "-euo", "pipefail", "-c", text],
+            "r": ["Rscript", "-e", text],
+        }
+        if kind not in commands:
             continue
         done = subprocess.run(
-            command,
+            commands[kind],
             cwd=tmp_path,
             env=tidy_environment(),
             capture_output=True,
