@@ -23,7 +23,7 @@ _LONGEST = 1_000_000
 _NAMES = {"out_folder": "out"}
 
 OF_A_RUN = ("dry_run", "as_json", "verbose")
-"""Parameters that say how a command runs, not what the release is: no keys of a job file."""
+"""Parameters that say how a command runs and not what the release is; no keys of a job file."""
 
 
 def job_keys(command: Callable[..., Any]) -> dict[str, inspect.Parameter]:

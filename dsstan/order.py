@@ -57,7 +57,7 @@ def gives_away(column: pd.Series, response: pd.Series) -> bool:
     """Whether a column ranks the records as the response does, or in reverse, or nearly so.
 
     Judged on the records that have both. Exactly the same order counts in any table of three
-    records or more without gaps; a rank correlation of :data:`NEARLY` from 20 records on. Signs
+    records or more without gaps; a rank correlation of 0.98 from 20 records on. Signs
     that alternate are looked through.
 
     Parameters
