@@ -24,6 +24,8 @@ from dsstan._terminal import say
 from dsstan.errors import InputError
 from dsstan.job import job_keys
 from dsstan.reading import read_table
+from dsstan.seeds import root_seed
+from dsstan.weights import PAPER_CORRELATION
 
 WIDTH = 96
 """Of the comments."""
@@ -50,14 +52,17 @@ EXAMPLES: dict[str, Any] = {
     "distance": "projected",
     "workdir": "work",
     "phi_bounds": (0.1, 10.0),
+    "correlation": PAPER_CORRELATION,
+    "floor": 0.05,
+    "absolute": 10_000.0,
 }
 """For options without a default; of the others the example is a number of their type."""
 
-NOTES = {"seed": " Never one that can be guessed."}
+NOTES = {"seed": " Never one that can be guessed: the one below has 128 bits, drawn for this file."}
 """What the help of a command need not say, and a line that is uncommented must."""
 
 HEAD = """A job for `dsstan run`. Keys are the options of `dsstan synthesise`; those with a # \
-before them stand at their defaults or are off. Paths are taken from the folder of this file. \
+before them are left out: their line shows the default or, where there is none, an example. Paths are taken from the folder of this file. \
 Check it with `dsstan run {name} --dry-run`. Keep this file to yourself if it holds a seed: \
 whoever knows the seed can take the noise off the copies."""
 
@@ -197,7 +202,8 @@ def _entry(
         line = f"{key} = {_toml(PLACEHOLDERS[key])}"
         text += " To be filled in."
     elif default is None:
-        line = f"# {key} = {_toml(EXAMPLES[key] if key in EXAMPLES else _example(kind))}"
+        example = root_seed(None) if key == "seed" else EXAMPLES.get(key, _example(kind))
+        line = f"# {key} = {_toml(example)}"
         text += " Left out by default; an example of its form:"
     else:
         line = f"# {key} = {_toml(default)}"
@@ -228,7 +234,7 @@ def _example(kind: Any) -> Any:
     """A value of an optional parameter's type."""
     if isinstance(kind, types.UnionType):
         [kind] = [k for k in typing.get_args(kind) if k is not types.NoneType]
-    return {int: 1, float: 0.5}[kind]
+    return {int: 1, float: 0.5}.get(kind)
 
 
 def _toml(value: Any) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 import dsstan as ds
 from dsstan.fit import Fit
@@ -176,3 +178,57 @@ def kept(small: Problem, free: Fit) -> Fit:
 def scalars(fit: Fit) -> dict[str, Any]:
     """Sampled scalars of a fit by name, a held decay left out."""
     return {k: v for k, v in fit.scalars.items() if k != "phi" or fit.phi_held is None}
+
+
+def tidy_environment() -> dict[str, str]:
+    """This environment with the package's commands on the path, and examples in quick mode."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    kept = {k: v for k, v in os.environ.items() if k != "CMDSTAN"}  # a test before may have set it
+    return {**kept, "PATH": path, "DSSTAN_QUICK": "1", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory, san_francisco) -> Path:
+    """The HTML pages, built once for all workers, every warning an error."""
+    base = tmp_path_factory.getbasetemp()
+    # Each worker of a parallel run has a folder of its own, in one that they share.
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dsstan-docs"
+    with FileLock(f"{shared}.lock"):
+        if not (shared / "done").exists():
+            tree = shared / "tree"
+            for name in ("docs", "examples", "tests/parity", "stan"):
+                skip = shutil.ignore_patterns("_build", "golden", "*.ipynb", "__pycache__")
+                shutil.copytree(ROOT / name, tree / name, ignore=skip)
+            for path in ROOT.glob("*.md"):
+                shutil.copy(path, tree)
+            done = subprocess.run(
+                ["sphinx-build", "-W", "--keep-going", "-q", tree / "docs", shared / "html"],
+                env=tidy_environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            (shared / "said").write_text(f"{done.returncode}\n{done.stdout}{done.stderr}")
+            (shared / "done").touch()
+    code, _, said = (shared / "said").read_text().partition("\n")
+    assert code == "0", said
+    return shared / "html"
+
+
+@pytest.fixture(scope="session")
+def printed(built: Path) -> Callable[[str], str]:
+    """What a teaching example prints in quick mode, read off its page; it must warn of nothing."""
+    seen: dict[str, str] = {}
+
+    def of(script: str) -> str:
+        if script not in seen:
+            from bs4 import BeautifulSoup
+
+            page = built / "teach" / f"{Path(script).stem}.html"
+            outputs = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+            assert outputs.select("div.cell_output div.stderr") == []
+            blocks = outputs.select("div.cell_output div.stream pre")
+            seen[script] = "".join(block.get_text() for block in blocks)
+        return seen[script]
+
+    return of

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -14,10 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 import jupytext
 import pytest
-from filelock import FileLock
 from test_report_browser import WIDTHS, browser, show  # noqa: F401
 
-from conftest import ROOT
+from conftest import ROOT, tidy_environment
 
 DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
@@ -47,41 +44,6 @@ class Page(HTMLParser):
             self.fetched.append(str(found.get("href")))
         if tag == "img":
             self.pictures.append(found.get("alt"))
-
-
-def tidy_environment() -> dict[str, str]:
-    """This environment with the package's commands on the path, and examples in quick mode."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    kept = {k: v for k, v in os.environ.items() if k != "CMDSTAN"}  # a test before may have set it
-    return {**kept, "PATH": path, "DSSTAN_QUICK": "1", "PYTHONPATH": str(ROOT)}
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory, san_francisco) -> Path:
-    """The HTML pages, built once for all workers, every warning an error."""
-    base = tmp_path_factory.getbasetemp()
-    # Each worker of a parallel run has a folder of its own, in one that they share.
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dsstan-docs"
-    with FileLock(f"{shared}.lock"):
-        if not (shared / "done").exists():
-            tree = shared / "tree"
-            for name in ("docs", "examples", "tests/parity", "stan"):
-                skip = shutil.ignore_patterns("_build", "golden", "*.ipynb", "__pycache__")
-                shutil.copytree(ROOT / name, tree / name, ignore=skip)
-            for path in ROOT.glob("*.md"):
-                shutil.copy(path, tree)
-            done = subprocess.run(
-                ["sphinx-build", "-W", "--keep-going", "-q", tree / "docs", shared / "html"],
-                env=tidy_environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            (shared / "said").write_text(f"{done.returncode}\n{done.stdout}{done.stderr}")
-            (shared / "done").touch()
-    code, _, said = (shared / "said").read_text().partition("\n")
-    assert code == "0", said
-    return shared / "html"
 
 
 def test_every_link_and_file_of_the_built_pages_is_there_and_none_is_fetched_from_outside(built):

@@ -148,51 +148,21 @@ def test_an_unknown_example_is_refused(tmp_path):
 SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
 
 
-@pytest.fixture(scope="module")
-def run_script(request, tmp_path_factory):
-    """Run a script in quick mode, once, with what it needs."""
-    runs = {}
-
-    def run(script):
-        path = ROOT / "examples" / script
-        if "load_san_francisco" in path.read_text(encoding="utf-8"):
-            request.getfixturevalue("san_francisco")
-        if script == "07_stan_alone.py":
-            request.getfixturevalue("cmdstan_home")
-        if script not in runs:
-            folder = tmp_path_factory.mktemp("script")
-            ran = subprocess.run(
-                [sys.executable, str(path)],
-                capture_output=True,
-                text=True,
-                cwd=folder,
-                env={**os.environ, "DSSTAN_QUICK": "1", "MPLBACKEND": "agg"},
-                check=False,
-            )
-            runs[script] = ran, folder
-        ran, folder = runs[script]
-        assert ran.returncode == 0, ran.stderr
-        return ran, folder
-
-    return run
-
-
-@pytest.fixture
-def printed(run_script):
-    """What a script prints."""
-    return lambda script: run_script(script)[0].stdout
-
-
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_example_script_runs(script, printed):
+def test_the_example_runs_and_warns_of_nothing(script, printed):
     assert "restricted" in printed(script)
 
 
-@pytest.mark.parametrize("script", [s for s in SCRIPTS if s[:2] in ("03", "04", "06", "07")])
-def test_the_example_script_warns_of_nothing_and_leaves_no_file(script, run_script):
-    ran, folder = run_script(script)
-    assert "Warning" not in ran.stderr
-    assert not list(folder.iterdir())
+def alone(tmp_path, **environment):
+    """Example 7 as a script of its own, in quick mode."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "07_stan_alone.py")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"DSSTAN_QUICK": "1", "MPLBACKEND": "agg", **environment},
+        check=False,
+    )
 
 
 def test_the_simulated_study_prints_every_cell_of_the_paper_s_two_tables(printed):
@@ -222,30 +192,23 @@ def test_the_analyst_of_the_baltimore_example_gets_the_steward_s_estimates(print
     assert "confidential/ drwx------" in text
 
 
-def test_cmdstan_alone_gives_the_posterior_of_the_package(printed):
-    text = printed("07_stan_alone.py")
+def test_cmdstan_alone_gives_the_posterior_of_the_package(tmp_path, san_francisco, cmdstan_home):
+    ran = alone(tmp_path, **os.environ)
+    assert ran.returncode == 0, ran.stderr
+    assert "Warning" not in ran.stderr
+    text = ran.stdout
     assert "CmdStan is here" in text
     assert "cmdstan ran restricted.stan" in text
     assert "wrote restricted_1.csv, restricted_2.csv, restricted_3.csv, restricted_4.csv" in text
     assert "CmdStan alone: 4 of 4 means within" in text
     assert "the private folder is gone: True" in text
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_cmdstan_the_same_example_says_what_ran_instead(san_francisco, tmp_path):
-    ran = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "07_stan_alone.py")],
-        capture_output=True,
-        text=True,
-        # A folder without CmdStan, and no other place where it would be looked for.
-        env={
-            **{k: v for k, v in os.environ.items() if k != "CMDSTAN"},
-            "DSSTAN_QUICK": "1",
-            "MPLBACKEND": "agg",
-            "HOME": str(tmp_path),
-        },
-        cwd=tmp_path,
-        check=False,
-    )
+    # A folder without CmdStan, and no other place where it would be looked for.
+    kept = {k: v for k, v in os.environ.items() if k != "CMDSTAN"}
+    ran = alone(tmp_path, **{**kept, "HOME": str(tmp_path)})
     assert ran.returncode == 0, ran.stderr
     assert "no CmdStan here, the embedded engine: CmdStan is not installed" in ran.stdout
     assert "the embedded engine alone: 4 of 4 means within" in ran.stdout

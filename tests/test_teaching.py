@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -13,28 +10,6 @@ from conftest import ROOT
 
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
 NUMBER = r"(-?\d+\.?\d*)"
-
-
-@pytest.fixture(scope="module")
-def printed():
-    """What an example prints in its quick form; each script runs once."""
-    seen: dict[str, str] = {}
-
-    def run(name: str) -> str:
-        if name not in seen:
-            done = subprocess.run(
-                [sys.executable, "-W", "error::UserWarning", str(ROOT / "examples" / name)],
-                capture_output=True,
-                text=True,
-                env={**os.environ, "DSSTAN_QUICK": "1"},
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            assert done.stderr == ""
-            seen[name] = done.stdout
-        return seen[name]
-
-    return run
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
