@@ -62,7 +62,8 @@ NOTES = {"seed": " Never one that can be guessed: the one below has 128 bits, dr
 """What the help of a command need not say, and a line that is uncommented must."""
 
 HEAD = """A job for `dsstan run`. Keys are the options of `dsstan synthesise`; those with a # \
-before them are left out: their line shows the default or, where there is none, an example. Paths are taken from the folder of this file. \
+before them are left out: their line shows the default or, where there is none, an example. Paths \
+are taken from the folder of this file. \
 Check it with `dsstan run {name} --dry-run`. Keep this file to yourself if it holds a seed: \
 whoever knows the seed can take the noise off the copies."""
 
