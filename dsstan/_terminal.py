@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 from typing import Any
 
@@ -19,6 +20,9 @@ from dsstan.overlap import interval_overlap
 from dsstan.seeds import GUESSABLE_BITS
 from dsstan.synthesis import Synthesis
 from dsstan.utility import Utility
+
+NAMED = 52
+"""Characters of conditions in the line of the short summary that has the verdict."""
 
 out = Console()
 if not out.is_terminal:
@@ -59,7 +63,11 @@ def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> N
 
 def _verdict(release: Synthesis) -> tuple[str, str | None]:
     """Whether the fits may reach a release, which conditions were not met, and a colour."""
-    names = ", ".join(dict.fromkeys(str(c["condition"]) for c in conditions(release)))
+    names = textwrap.shorten(
+        ", ".join(dict.fromkeys(str(c["condition"]) for c in conditions(release))),
+        NAMED,
+        placeholder=" ... (see --verbose)",
+    )
     if not all(f.verdict.passed for f in release.fits.values()):
         return f"Verdict: FAILED, and accepted by whoever ran this: {names}", "yellow"
     if names:

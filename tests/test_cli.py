@@ -382,8 +382,8 @@ def test_a_wrong_table_ends_with_two_and_never_shows_a_value(inside, table, tmp_
     [
         ("none.csv", None, "there is no file"),
         ("homes.xlsx", b"x", "neither .csv nor .parquet"),
-        ("empty.csv", b"", "can't be read as .csv"),
-        ("ragged.csv", b"a,b\n4321,2\n4321,2,3,4\n", "can't be read as .csv"),
+        ("empty.csv", b"", "is empty"),
+        ("ragged.csv", b"a,b\n4321,2\n4321,2,3,4\n", "more or fewer cells in 1 row"),
         ("binary.csv", b"a\n\xff\xfe4321\n", "can't be read as .csv"),
         ("text.parquet", b"value\n4321\n", "can't be read as .parquet"),
     ],
