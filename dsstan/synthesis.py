@@ -207,7 +207,7 @@ def synthesise(
         ``"w"`` or ``"w*"`` = A w; ``"auto"`` takes w* under ``paper`` with a
         finite gamma, and w otherwise, so that fully smoothed records get a draw
         from their conditional prior. ``"plug"`` fixes the effect of flagged
-        records at 0 and leaves them nearly as exposed as no protection.
+        records at 0: narrower copies, which tell more of them than a draw would.
     workers
         Threads. The copies are the same bytes for any number.
     accept_failed
@@ -361,8 +361,9 @@ def _check(
         raise ConvergenceError(f"{enough}, or pass accept_few_draws=True")
     if effect == "plug":
         warnings.warn(
-            'effect="plug" fixes the effect of flagged records at its mean and leaves them '
-            "nearly as exposed as no protection",
+            'effect="plug" fixes the effect of flagged records at its mean, which tells more of '
+            "them than a draw would and may leave them nearly as exposed as no protection: "
+            "see docs/explain/disclosure.md",
             DsstanWarning,
             stacklevel=3,
         )

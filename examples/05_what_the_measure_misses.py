@@ -78,8 +78,9 @@ print(pd.DataFrame(rows).T.to_string(header=False))
 # ## Somebody who knows all others
 #
 # A mean is not the best he can do. Suppose he knows the price of every other home, all
-# places and covariates, the model and its parameters, and sees the whole release. Then his
-# posterior of a home's log price is normal, and its sd is known exactly:
+# places and covariates, the model and its covariance parameters, and sees the whole release.
+# He does not know $\beta$: under a flat prior it is integrated out. Then his posterior of a
+# home's log price is normal, and its sd is known exactly:
 #
 # $$ \mathrm{sd}_i = \Big( P_{ii} + \sum_{l=1}^{L} h_i' V_s^{-1} h_i \Big)^{-1/2} . $$
 #
@@ -87,8 +88,12 @@ print(pd.DataFrame(rows).T.to_string(header=False))
 # expected copy by the home's own log price; its own entry $h_{ii}$ is the **exposure**.
 # $V_s$ is the covariance of a copy. An sd of 0.1 is about ten per cent of a price.
 #
-# The parameters were estimated from data that hold this home, so they speak too. `known`:
-# he knows the draw behind each copy. `fixed`: the draws tell him nothing. The truth is
+# That $\beta$ is unknown matters. Under `paper` a fully smoothed home speaks through it alone:
+# given $\beta$ too, its $h_i$ is 0, and no number of copies would tell anything.
+#
+# The covariance parameters are not one value but posterior draws: the printed sds average the
+# information over them. And they were estimated from data that hold this home, so they speak
+# too. `known`: he knows those behind each copy. `fixed`: they tell him nothing. The truth is
 # between the two on average. `ds.assess` works both out, for every record, before and after.
 
 # %%
@@ -105,8 +110,8 @@ print(found["paper"])
 plot_release_size(found["paper"])
 
 # %% [markdown]
-# On the left, the seven. Where he knows the variances, `paper` leaves him little more than
-# no protection does. On the right, the others, whom every copy gives away a little more.
+# On the left, the seven. `paper` leaves him much less where he knows the variances than where
+# he does not. On the right, the others, whom every copy gives away a little more.
 #
 # ## The protections compared
 #
@@ -169,6 +174,9 @@ original = ds.utility(release).get("original", term)
 print(f"slope of the original: {original['estimate']:.3f}")
 without = found["paper"].after.leave_one_out
 print(f"sd without any copy: {without[seven].min():.3f} or more for the seven")
+for name, one in found.items():
+    below = (one.after.sd(variances="known")[others] < FLOOR).sum()
+    print(f"{name}: {below} of the {others.sum()} others left with an sd below {FLOOR}, known")
 
 # %%
 COUNTS = np.unique(np.geomspace(1, 500, 30).round().astype(int))
@@ -218,17 +226,19 @@ curves["panel"] = pd.Categorical(curves["panel"], [panel for panel, _, _ in PANE
 # - Under `preserving` a flagged home keeps its ordinary pull on $\beta$, and some on the variances.
 # - Under `cut` nothing reaches the copies but what the neighbours tell: the sd does not fall
 #   with L.
-# - No protection of the seven hides the others. Fewer copies do.
+# - `preserving` and `cut` do little for the others. `paper` does more, with a nugget raised for
+#   everybody: each copy is noisier. Fewer copies help all.
 #
 # Exposure is no substitute for the sd. It tells how far the centre of a copy follows the
-# record, not how sharply the copies show it. At the most exposed of the seven:
+# record, not how sharply the copies show it. `plug` and `paper` come from one fit. At the home
+# that `plug` leaves with the least sd, of the seven:
 
 # %%
+home = int(np.argmin(np.where(seven, found["plug"].after.sd(variances="fixed"), np.inf)))
 for name in releases:
     told = found[name].after
-    print(
-        f"{name}: exposure {told.exposure[seven].max():.3f}, sd fixed {told.sd()[seven].min():.3f}"
-    )
+    fixed, known = (told.sd(variances=bound)[home] for bound in ("fixed", "known"))
+    print(f"{name}: exposure {told.exposure[home]:.3f}, sd {fixed:.3f} fixed, {known:.3f} known")
 
 # %% [markdown]
 # ## Whose risk rose?
@@ -290,24 +300,35 @@ flagged = ds.fit(
 )
 print(textwrap.fill(str(continuous_effect(smooth)), 95))
 outlier = int(np.argmax(weights.nearest))
-for name, fit in (("none", first), ("continuous", smooth), ("flagged", flagged)):
+left = {}
+for name, fit in (("none", first), ("continuous", smooth), ("flagged, paper", flagged)):
     told = attack(fit, copies=COPIES, against=first, draws=10 if QUICK else 40, progress=False)
-    print(f"{name}: sd of the outlier left after {COPIES} copies {told.sd()[outlier]:.3f}")
+    left[name] = {bound: told.sd(variances=bound) for bound in ("fixed", "known")}
+    fixed, known = (sd[outlier] for sd in left[name].values())
+    print(f"{name}: outlier left with {fixed:.3f} fixed, {known:.3f} known, {COPIES} copies")
+for name in ("continuous", "flagged, paper"):
+    fixed, known = (100 * np.mean(left[name][b] < left["none"][b]) for b in ("fixed", "known"))
+    print(f"{name}: less than without protection at {fixed:.0f}% fixed, {known:.0f}% known, of all")
+for bound in ("fixed", "known"):
+    times = left["flagged, paper"][bound][outlier] / left["continuous"][bound][outlier]
+    print(f"flags leave {times:.1f} times what continuous weights leave at the outlier: {bound}")
 
 # %% [markdown]
 # The fault: every record with no other at its own place is smoothed, those in a crowd too. The
 # second fit makes up for it with a larger partial sill, and that undoes the smoothing
-# where it was needed: the outlier keeps far less than flags leave it, and about what it has
-# without protection.
+# where it was needed. At the outlier the intruder is left with about what he has without
+# protection. Flags leave him more: by far where the variances tell him nothing, by much less
+# where he knows them, for the nugget of `paper` gives the outlier away.
 #
-# And at San Francisco's seven homes, the smallest sd left, variances known:
+# And at San Francisco's seven homes, the smallest sd left:
 
 # %%
 weights, gamma = continuous_weights(free)
 smooth = ds.fit(problem, weights=weights, gamma=gamma, start=free, seed=21, progress=False)
 for name, fit in (("none", free), ("continuous", smooth)):
     told = attack(fit, copies=COPIES, against=free, draws=DRAWS or 100, progress=False)
-    print(f"{name}: {told.sd(variances='known')[seven].min():.3f} after {COPIES} copies")
+    fixed, known = (told.sd(variances=bound)[seven].min() for bound in ("fixed", "known"))
+    print(f"{name}: seven left with {fixed:.3f} fixed, {known:.3f} known, {COPIES} copies")
 
 # %% [markdown]
 # ## Exercises
