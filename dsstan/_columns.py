@@ -20,6 +20,10 @@ COLLINEAR_TOLERANCE = 1e-10
 """A column is dependent when this share of its length, or less, is new to the others."""
 
 
+MOST_TERMS = 60
+"""Most columns of X: the surface interpolates (P + 1)(P + 2) / 2 statistics at each node."""
+
+
 def require_column(name: str, table: pd.DataFrame, text: str) -> None:
     """Raise FormulaError unless a column of the formula is in the table."""
     if name not in table.columns:
@@ -133,6 +137,12 @@ def check_matrix(X: Array, owners: list[str], names: list[str], text: str) -> No
     TableError
         If X has too few rows, values that are not finite, or a constant or collinear column.
     """
+    if X.shape[1] > MOST_TERMS:
+        raise TableError(
+            f"The formula {text!r} makes {X.shape[1]} columns, and at most {MOST_TERMS} can be "
+            "fitted: a category with many levels, such as a postcode, makes one for each. Merge "
+            "levels, or leave it out; the spatial effect knows the place."
+        )
     if not X.shape[1]:
         raise FormulaError(f"The right side of {text!r} gives no column. Use '1' at least.")
     if len(X) < X.shape[1] + 2:

@@ -112,7 +112,7 @@ def init_command(
         filled["out"] = _from_folder_of(job, out_folder)
     known = {key: value for key, value in filled.items() if value is not None}
     _write(job, job_text(synthesise, known, proposal, name=job.name))
-    open_keys = [key for key in PLACEHOLDERS if key not in known]
+    open_keys = [key for key in PLACEHOLDERS if key not in (*known, "out")]
     say(f"Job file:   {job}")
     if open_keys:
         say(f"Fill in:    {', '.join(open_keys)}")

@@ -13,6 +13,7 @@ from dsstan._terminal import (
     show_fits,
     show_shares,
     show_short,
+    show_verdict,
 )
 from dsstan.assessment import Assessment
 from dsstan.public import public_columns
@@ -56,6 +57,7 @@ def tell(
         return
     kept = utility(release) if release.copies > 1 else None
     if verbose:
+        show_verdict(release)
         show_fits(release)
         show_shares(found.shares)
         show_attacker(found)

@@ -21,8 +21,8 @@ from dsstan.seeds import GUESSABLE_BITS
 from dsstan.synthesis import Synthesis
 from dsstan.utility import Utility
 
-NAMED = 52
-"""Characters of conditions in the line of the short summary that has the verdict."""
+WIDTH = 100
+"""Characters of a line of the short summary."""
 
 out = Console()
 if not out.is_terminal:
@@ -45,14 +45,17 @@ def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> N
         f"{problem.n_records} records at {problem.n_sites} sites, {int(fit.flagged.sum())} "
         f"flagged; protection {fit.protection}; {release.copies} copies"
     )
-    say(*_verdict(release))
+    show_verdict(release)
+    say(_rule(release))
     table = Table("Before and after protection", "before", "after", box=None, pad_edge=False)
     for label, cells in (*_share_rows(found.shares), *_least_rows(found)):
         table.add_row(label, *cells)
     out.print(table)
     if found.risen.size:
         say(f"{found.risen_remarks()[0].split(':')[0]}, in summary.json")
-    if found.floor is not None:
+    if found.floor is None:
+        say("No floor was set, so nothing here was judged for disclosure: see --floor")
+    else:
         say(
             f"Floor {found.floor:g}: {found.below_floor.size} of {problem.n_records} records below "
             f"it; at most {found.largest_release} copies meet it for all"
@@ -61,18 +64,27 @@ def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> N
         say(_utility_line(kept))
 
 
-def _verdict(release: Synthesis) -> tuple[str, str | None]:
-    """Whether the fits may reach a release, which conditions were not met, and a colour."""
-    names = textwrap.shorten(
-        ", ".join(dict.fromkeys(str(c["condition"]) for c in conditions(release))),
-        NAMED,
-        placeholder=" ... (see --verbose)",
+def show_verdict(release: Synthesis) -> None:
+    """Whether the fits may reach a release, and which conditions were not met."""
+    names = ", ".join(dict.fromkeys(str(c["condition"]) for c in conditions(release)))
+    passed = all(f.verdict.passed for f in release.fits.values())
+    told = "passed, with warnings" if names else "passed"
+    said = told if passed else "FAILED, and accepted by whoever ran this"
+    colour = "yellow" if names else None
+    say(f"Verdict: {said}", colour)
+    for line in textwrap.wrap(f"Not met: {names}", WIDTH) if names else []:
+        say(line, colour)
+
+
+def _rule(release: Synthesis) -> str:
+    """By which rule records were flagged."""
+    weights = release.fit.weights
+    if weights is None or not np.isfinite(weights.threshold):
+        return "Flagged: by weights of your own" if weights is not None else "Flagged: nobody"
+    return (
+        f"Flagged: no neighbour nearer than M = {weights.threshold:.4g} {release.problem.unit}, "
+        f"where the correlation is {weights.correlation:.2g}"
     )
-    if not all(f.verdict.passed for f in release.fits.values()):
-        return f"Verdict: FAILED, and accepted by whoever ran this: {names}", "yellow"
-    if names:
-        return f"Verdict: passed, with warnings: {names}", "yellow"
-    return "Verdict: passed", None
 
 
 def _share_rows(shares: Disclosure) -> list[tuple[str, list[str]]]:

@@ -155,8 +155,9 @@ print("income in dollars:")
 print(people["income"].iloc[list(two.values())].round().set_axis(list(two)).to_string())
 
 # %% [markdown]
-# Two cautions. Ten thousand dollars is more than either of the two earns, so that share is
-# close to 100% for both, whatever the model has learnt. And the share within ten per cent
+# Two cautions. Ten thousand dollars is more than either of the two earns, so any low value at all
+# counts as near, and the share can't tell how well a value is known (example 3 meets it again
+# after smoothing). And the share within ten per cent
 # is alike for both, because it is mostly a matter of the width of the copies, which the
 # nugget gives, and not of what they are centred on. The share does not say *whose* value
 # the copies are centred on: that is the next question.

@@ -294,8 +294,9 @@ print(f"change of the map at the lone record {change[here]:.2f}, median {change.
 #
 # - `paper`: nowhere. The flagged record still pulls on $\beta$ and the nugget, and harder,
 #   since the model calls its deviation noise.
-# - `preserving`: it returns as noise of the record's own, $\sigma^2 (1 - A_{ii}^2)$, and is
-#   drawn afresh in each copy.
+# - `preserving`: the fit counts it as noise of the record's own, $\sigma^2 (1 - A_{ii}^2)$. A
+#   copy carries all of $w$, drawn given $y$: at $\gamma = \infty$ from its law given the
+#   neighbours alone.
 # - `cut`: flagged records leave the fit, and are synthesised all the same at their places.
 
 # %%

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # San Francisco: what does protection change, and what do the paper's numbers say?
+# # 4. San Francisco: what does protection change, and what do the paper's numbers say?
 #
 # Section 5 of Quick, Holan and Wikle (2018), "the paper" below: 214 sales of one-bedroom homes from
 # 2008 and 2009, the log price modelled by the size of the home and a Gaussian process. Some homes
@@ -39,7 +39,7 @@ print(problem)
 #
 # ## Who stands alone?
 #
-# The paper names neither its threshold nor its homes. It says that there are seven. Here are the
+# The paper does not name its threshold, and of its seven homes one by its place. Here are the
 # largest distances to the nearest neighbour.
 
 # %%

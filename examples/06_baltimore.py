@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Baltimore: from a table of your own to a release, and back as an analyst
+# # 6. Baltimore: from a table of your own to a release, and back as an analyst
 #
 # A data steward has a CSV file of house sales: places, features, prices. The prices are to be made
 # synthetic. Which steps lead from that file to a folder that may be published, and what can

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Stan alone: does the Python package add anything to the model?
+# # 7. Stan alone: does the Python package add anything to the model?
 #
 # The models are Stan programs that can be read and run without Python. Here the restricted fit of
 # San Francisco is done twice: with `ds.fit`, and with CmdStan's own command line on a JSON file.

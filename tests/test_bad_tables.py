@@ -40,6 +40,14 @@ BAD: dict[str, tuple[Callable[[], Any], dict[str, Any], type[Exception], str]] =
         TableError,
         "holds control characters",
     ),
+    "a category with a level a record": (
+        lambda: pd.concat([table()] * 6, ignore_index=True).assign(
+            code=[f"c{i}" for i in range(72)]
+        ),
+        {**PLAIN, "formula": "price ~ code"},
+        TableError,
+        "makes 72 columns, and at most 60",
+    ),
     "not a table": (lambda: {"price": [1]}, PLAIN, TableError, "builtins.dict"),
     "empty table": (lambda: table().iloc[:0], PLAIN, TableError, "0 rows; at least 3"),
     "two rows": (lambda: table().iloc[:2], PLAIN, TableError, "2 rows; at least 3"),
