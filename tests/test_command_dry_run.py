@@ -12,8 +12,9 @@ from test_cli import MODEL, inside  # noqa: F401
 
 import dsstan as ds
 from conftest import small_table
+from dsstan import _rehearsal
 from dsstan._dry_run import METHOD, plan_release
-from dsstan._rehearsal import SMALL, _of, _part, _some_rows
+from dsstan._rehearsal import FEW, SMALL, _of, _part, _some_rows, estimate_release, rehearse
 from dsstan.errors import InputError
 
 SETTINGS = {
@@ -124,26 +125,21 @@ def test_a_rule_by_correlation_leaves_the_number_flagged_open(file, inside, conf
     assert json.loads(result.stdout)["plan"]["flagged"] is None
 
 
-def test_the_estimate_grows_with_the_records():
-    small, large = (
-        plan_release(table_of(n), "log(value) ~ 1", SETTINGS, floor=None, target="out").estimate
-        for n in (40, 400)
-    )
-    for stage in ("copies", "disclosure"):
-        assert large.seconds[stage] > small.seconds[stage]
-    assert large.total > small.total
-
-
-def test_the_estimate_grows_with_iterations_and_copies():
-    table = table_of(40)
-    # A hundred times as much: far more than what else a machine does can add to few.
-    settings = {**SETTINGS, "copies": 2000, "samples": 20_000}
-    few, many = (
-        plan_release(table, "log(value) ~ 1", s, floor=None, target="out").estimate
-        for s in (SETTINGS, settings)
-    )
-    for stage in ("unrestricted fit", "copies"):
-        assert many.seconds[stage] > few.seconds[stage]
+def test_the_estimate_adds_up_what_the_pieces_took(monkeypatch):
+    """Times are given, so that nothing depends on the machine: one copy 1 s, each more 0.5 s."""
+    problem = ds.prepare(table_of(40), "log(value) ~ 1", coords=("s1", "s2"))
+    sampler = {"engine": "embedded", "priors": None, "chains": 2, "warmup": 200, "samples": 200}
+    restricted = {"gamma": np.inf, "protection": "paper"}
+    rehearsed = rehearse(problem, {"distance": 0.05}, restricted, sampler)
+    times = iter([1.0, 1.0 + 0.5 * (FEW - 1), 7.0, 0.25])  # copies, copies, attack, tables
+    monkeypatch.setattr(_rehearsal, "_timed", lambda call: (next(times), call()))
+    found, _ = estimate_release(rehearsed, 21, 0.75)
+    assert found.seconds["reading"] == 0.75
+    assert found.seconds["copies"] == 1.0 + 0.5 * 20
+    assert found.seconds["disclosure"] == 7.0 + found.seconds["copies"] + 0.25
+    assert found.seconds["unrestricted fit"] == rehearsed.free_seconds > 0
+    assert found.total == sum(found.seconds.values())
+    assert found.peak_mib > 0
 
 
 def test_a_rehearsal_of_a_large_table_keeps_the_rank_of_its_design():
