@@ -46,7 +46,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "mathml",
 ]
 exclude_patterns = ["_build", "_ext"]
