@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
-from dsstan.errors import FormulaError, TableError, describe_rows
+from dsstan.errors import CONTROL, FormulaError, TableError, describe_rows
 
 __all__ = ["COLLINEAR_TOLERANCE", "check_matrix", "covariate", "require_column", "response_values"]
 
@@ -22,6 +23,16 @@ COLLINEAR_TOLERANCE = 1e-10
 
 MOST_TERMS = 60
 """Most columns of X: the surface interpolates (P + 1)(P + 2) / 2 statistics at each node."""
+
+
+def check_names(names: Sequence[Any]) -> None:
+    """Refuse names that a terminal would obey: of the columns, then of the index."""
+    odd = [k for k, name in enumerate(names, 1) if isinstance(name, str) and CONTROL.search(name)]
+    if odd:
+        raise TableError(
+            f"The name of column {odd[0]} (the names of the index count after the columns) holds "
+            "control characters, such as a line break or an escape. Rename it."
+        )
 
 
 def require_column(name: str, table: pd.DataFrame, text: str) -> None:

@@ -91,7 +91,7 @@ def check_rows(path: Path, names: Callable[[list[str]], None]) -> tuple[list[str
         reader = csv.reader(stream)
         header = next(reader, [])
         names(header)
-        wrong, rows, blank = [], 0, None
+        wrong, blank = [], None
         for cells in reader:
             if not cells:
                 blank = reader.line_num if blank is None else blank
@@ -99,7 +99,6 @@ def check_rows(path: Path, names: Callable[[list[str]], None]) -> tuple[list[str
             if blank is not None:
                 raise InputError(f"{path.name} has a blank line, line {blank}: take it out")
             wrong.append(len(cells) != len(header))
-            rows += 1
     bad = np.array(wrong, dtype=bool)
     if bad.any():
         raise InputError(
@@ -107,9 +106,9 @@ def check_rows(path: Path, names: Callable[[list[str]], None]) -> tuple[list[str
             f"{describe_rows(bad)}: each row needs one cell a name. Look for a comma at the end of "
             "lines, or a comma inside a cell without quotes"
         )
-    if rows == 0:
+    if not wrong:
         raise InputError(f"{path.name} has no record below its header")
-    return header, rows
+    return header, len(wrong)
 
 
 def _check_header(header: list[str], path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dsstan._options import AsJson, Engine, WorkDir, among
+from dsstan._outcome import summary_of
 from dsstan._phases import RELEASE_PHASES, phases
 from dsstan._session import SESSION, document, emit
 from dsstan._terminal import out, say, show_demo
@@ -74,5 +74,5 @@ def _outcome(result: DemoResult) -> dict[str, Any]:
             "report": result.folder / "confidential" / "report.html",
             "pictures": list(result.pictures),
         },
-        "summary": json.loads((result.folder / "confidential" / "summary.json").read_text()),
+        "summary": summary_of(result.folder),
     }

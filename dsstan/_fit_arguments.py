@@ -56,8 +56,12 @@ def check_arguments(
         raise InputError("phi is a value to hold: hold_phi=False contradicts it")
     if not hold_phi and program == "natural":
         raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
+    return diagonal(weights, gamma, protection)
+
+
+def diagonal(weights: Weights, gamma: float, protection: str) -> Floats:
+    """Diagonal of A, shape (N,); under ``cut`` flagged records leave whatever gamma is."""
     A = smoothing(gamma, weights.a)
-    # Under cut flagged records leave whatever gamma is.
     return np.where(weights.flagged, 0.0, 1.0) if protection == "cut" else A
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from dsstan._session import document, emit
 from dsstan._terminal import (
@@ -24,6 +25,11 @@ MOST_COLUMNS = 55
 """Characters of column names in the short summary; the whole list is in ``--verbose``."""
 
 
+def summary_of(target: Path) -> Any:
+    """What ``summary.json`` of a release holds."""
+    return json.loads((target / "confidential" / "summary.json").read_text(encoding="utf-8"))
+
+
 def tell(
     release: Synthesis,
     found: Assessment,
@@ -37,7 +43,6 @@ def tell(
     same = [str(name) for name in public_columns(release) if name != release.problem.response]
     page = target / "confidential" / "report.html"
     if as_json:
-        summary = json.loads((target / "confidential" / "summary.json").read_text("utf-8"))
         paths = {
             "release": target,
             "public": target / "public",
@@ -51,7 +56,7 @@ def tell(
                 dry_run=False,
                 paths=paths,
                 published_as_collected=same,
-                summary=summary,
+                summary=summary_of(target),
             )
         )
         return

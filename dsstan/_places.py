@@ -13,6 +13,8 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
+from dsstan._private_file import write_private
+
 __all__ = ["note_place", "noted_places"]
 
 _MOST = 100
@@ -49,8 +51,5 @@ def note_place(folder: Path) -> None:
         place = _file()
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lines = [json.dumps(str(path)) for path in (*before[1 - _MOST :], folder)]
-        # Whole or not at all: two runs may note at once.
-        partial = place.with_name(f"{place.name}.{os.getpid()}")
-        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        partial.chmod(0o600)
-        os.replace(partial, place)
+        # Two runs may note at once.
+        write_private(place, "".join(f"{line}\n" for line in lines).encode())

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
+from dsstan._fit_arguments import diagonal
 from dsstan._judged import measure
 from dsstan.assessment import assess
 from dsstan.attacker import LARGE, LARGE_DRAWS
@@ -29,9 +30,11 @@ from dsstan.eigenbasis import FreeSurface, applies
 from dsstan.errors import DsstanWarning
 from dsstan.fit import NATURAL_LIMIT, Fit, fit
 from dsstan.latent import parameters_at
+from dsstan.priors import Priors
 from dsstan.problem import Problem
 from dsstan.surface import (
     DEFAULT_NODES,
+    HELD_OUT_PHI,
     chebyshev_nodes,
     log_position_inv,
     node_statistics,
@@ -50,7 +53,7 @@ SMALL = NATURAL_LIMIT["unrestricted"]
 SHORT, LONG = (10, 10), (100, 50)
 """Warm-up and kept iterations of the two short runs, whose difference is that of iterations."""
 
-CHECKS = 6 + 1
+CHECKS = HELD_OUT_PHI + 1
 """Values of phi at which the surface is checked, as costly as nodes; and one for the held phi."""
 
 FEW = 4
@@ -134,7 +137,12 @@ def rehearse(
     return Rehearsal(
         free=free,
         kept=kept,
-        whole=replace(_of(problem, kept), start=whole, weights=weights, A=_diagonal(kept, weights)),
+        whole=replace(
+            _of(problem, kept),
+            start=whole,
+            weights=weights,
+            A=diagonal(weights, kept.gamma, kept.protection),
+        ),
         free_seconds=fixed + each * iterations + more * nodes,
         kept_seconds=begins + later * iterations + more * 2,
     )
@@ -251,18 +259,11 @@ def _rows_of(weights: Weights, rows: NDArray[np.intp]) -> Weights:
     )
 
 
-def _diagonal(kept: Fit, weights: Weights) -> NDArray[np.float64]:
-    """Diagonal of A of the whole table; flagged records leave under ``cut``."""
-    if kept.protection == "cut" or np.isinf(kept.gamma):
-        return np.where(weights.flagged, 0.0, 1.0)
-    return np.asarray(1.0 / np.sqrt(1.0 + kept.gamma * weights.a))
-
-
 def _node_seconds(problem: Problem, h: int) -> float:
     """Wall time of one node of the surface in log phi, with all its nodes in log r."""
-    low, high = 3.0 / problem.d_max, 300.0 / problem.d_max
-    phi = float(np.sqrt(low * high))
-    r = log_position_inv(chebyshev_nodes(h), (1e-4, 1e4))
+    usual = Priors().resolve(problem.y, problem.X, problem.d_max)
+    phi = float(np.sqrt(np.prod(usual.phi_bounds)))
+    r = log_position_inv(chebyshev_nodes(h), usual.r_bounds)
     d, rotation = cdist(problem.sites, problem.sites), rotate(problem.X, problem.y)
     ones = np.ones(problem.n_records)
 

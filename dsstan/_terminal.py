@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import unicodedata
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from dsstan.assessment import Assessment
 from dsstan.conditions import conditions, short_seed
 from dsstan.demo import DemoResult, outlier
 from dsstan.disclosure import Disclosure, reduction_text
+from dsstan.errors import CONTROL
 from dsstan.overlap import interval_overlap
 from dsstan.seeds import GUESSABLE_BITS
 from dsstan.synthesis import Synthesis
@@ -34,8 +34,7 @@ def say(text: str, style: str | None = None) -> None:
 
     Signs that a terminal would obey, as the name of a file may hold, are shown as a box.
     """
-    shown = "".join("\ufffd" if unicodedata.category(sign) == "Cc" else sign for sign in text)
-    out.print(escape(shown), style=style, soft_wrap=True)
+    out.print(escape(CONTROL.sub("\ufffd", text)), style=style, soft_wrap=True)
 
 
 def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dsstan.errors import InputError, ReleaseError, describe_rows
 
-__all__ = ["CSV_TEXT", "check_cells", "is_formula", "may_hold_text", "quote", "unquote"]
+__all__ = ["CSV_TEXT", "check_cells", "is_formula", "quote", "texts", "unquote"]
 
 CSV_TEXT = ("refuse", "quote", "keep")
 """What to do with text that a spreadsheet would run; see :func:`check_cells`."""
@@ -96,7 +96,7 @@ def check_cells(table: pd.DataFrame, format: str, text: str) -> None:
                 "the copies would run: rename it, or publish Parquet"
             )
     meant = is_formula if text == "refuse" else _hidden
-    for name, column in _texts(table):
+    for name, column in texts(table):
         bad = column.map(meant).to_numpy(dtype=bool)
         if bad.any() and text == "quote":
             raise ReleaseError(
@@ -126,7 +126,7 @@ def unquote(table: pd.DataFrame) -> pd.DataFrame:
     return _mapped(table, lambda cell: cell.removeprefix(_QUOTE))
 
 
-def _texts(table: pd.DataFrame) -> list[tuple[str, pd.Series]]:
+def texts(table: pd.DataFrame) -> list[tuple[str, pd.Series]]:
     """The index levels and columns that may hold text, and what a message calls them."""
     found = []
     for level in range(table.index.nlevels):
@@ -134,12 +134,12 @@ def _texts(table: pd.DataFrame) -> list[tuple[str, pd.Series]]:
         if not pd.api.types.is_numeric_dtype(values.dtype):
             found.append(("the index", pd.Series(values).astype(object)))
     for name in table.columns:
-        if may_hold_text(table[name]):
+        if _may_hold_text(table[name]):
             found.append((f"column {str(name)!r}", table[name].astype(object)))
     return found
 
 
-def may_hold_text(column: pd.Series) -> bool:
+def _may_hold_text(column: pd.Series) -> bool:
     """Whether a column may hold text."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -155,7 +155,7 @@ def _mapped(table: pd.DataFrame, change: Any) -> pd.DataFrame:
 
     new = table.copy()
     for name in table.columns:
-        if not may_hold_text(table[name]):
+        if not _may_hold_text(table[name]):
             continue
         if isinstance(table[name].dtype, pd.CategoricalDtype):
             new[name] = table[name].cat.rename_categories(one)

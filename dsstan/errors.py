@@ -6,6 +6,7 @@ that a traceback can be shown to somebody who may not see the table.
 
 from __future__ import annotations
 
+import re
 from typing import TypeGuard
 
 import numpy as np
@@ -29,6 +30,10 @@ __all__ = [
 ]
 
 _ROWS_SHOWN = 5
+
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Signs that a terminal obeys instead of showing them."""
 
 
 class DsstanError(Exception):

@@ -41,8 +41,7 @@ def as_points(table: pd.DataFrame, problem: Problem) -> pd.DataFrame:
         return table
     import geopandas
 
-    points = geopandas.GeoSeries(problem.table.geometry, crs=problem.table.crs)
-    found: pd.DataFrame = geopandas.GeoDataFrame(table, geometry=points)
+    found: pd.DataFrame = geopandas.GeoDataFrame(table, geometry=problem.table.geometry)
     return found
 
 

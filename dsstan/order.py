@@ -39,18 +39,18 @@ def as_numbers(column: pd.Series) -> Floats | None:
     >>> as_numbers(pd.Series(["$1,200", "$950", None]))
     array([1200.,  950.,   nan])
     """
-    plain = pd.Series(np.asarray(column.astype(object), dtype=object), dtype=object)
     dtype = column.dtype
     if pd.api.types.is_bool_dtype(dtype):
         return None
+    if pd.api.types.is_numeric_dtype(dtype):
+        return pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    plain = pd.Series(np.asarray(column.astype(object), dtype=object), dtype=object)
     if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
         moments = plain.map(lambda t: t.value, na_action="ignore")
         return pd.to_numeric(moments, errors="coerce").to_numpy(dtype=np.float64)
-    if not pd.api.types.is_numeric_dtype(dtype):
-        digits = plain.map(lambda cell: re.sub(r"[^0-9.eE+-]", "", str(cell)), na_action="ignore")
-        found = pd.to_numeric(digits, errors="coerce").to_numpy(dtype=np.float64)
-        return found if np.isfinite(found).sum() >= 0.9 * plain.notna().sum() > 0 else None
-    return pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    digits = plain.map(lambda cell: re.sub(r"[^0-9.eE+-]", "", str(cell)), na_action="ignore")
+    found = pd.to_numeric(digits, errors="coerce").to_numpy(dtype=np.float64)
+    return found if np.isfinite(found).sum() >= 0.9 * plain.notna().sum() > 0 else None
 
 
 def gives_away(column: pd.Series, response: pd.Series) -> bool:

@@ -7,7 +7,6 @@ stages need no checks of their own.
 from __future__ import annotations
 
 import time
-import unicodedata
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,9 +15,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsstan._columns import response_values
+from dsstan._columns import check_names, response_values
 from dsstan._coordinates import largest_distance, locate, site_numbers
-from dsstan.errors import CoordinateError, FormulaError, InputError, TableError, describe_rows
+from dsstan.errors import (
+    CoordinateError,
+    FormulaError,
+    InputError,
+    TableError,
+    describe_rows,
+)
 from dsstan.formula import Design, ResponseTransform, build_design, parse
 
 __all__ = ["Problem", "prepare"]
@@ -379,16 +384,7 @@ def _check_frame(frame: pd.DataFrame) -> None:
     repeated = frame.columns[frame.columns.duplicated()]
     if len(repeated):
         raise TableError(f"Column {str(repeated[0])!r} occurs more than once. Rename or drop it.")
-    odd = [
-        number
-        for number, name in enumerate((*frame.columns, *frame.index.names), 1)
-        if isinstance(name, str) and any(unicodedata.category(sign) == "Cc" for sign in name)
-    ]
-    if odd:
-        raise TableError(
-            f"The name of column {odd[0]} (the names of the index count after the columns) holds "
-            "control characters, such as a line break or an escape. Rename it."
-        )
+    check_names([*frame.columns, *frame.index.names])
     if len(frame) < _MIN_RECORDS:
         raise TableError(
             f"The table has {len(frame)} rows; at least {_MIN_RECORDS} records are needed."

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from dsstan.synthesis import Synthesis
 
 
-# Whole numbers that every float holds.
-_EXACT = 2.0**53
-
-
 def check_public(release: Synthesis) -> None:
     """Refuse a table whose other columns give the response away.
 
@@ -95,23 +91,9 @@ def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
     elif isinstance(table.index, pd.MultiIndex):
         table.index = table.index.remove_unused_levels()
     response = release.problem.response
-    if _whole(release):
+    if release.whole_numbers:
         table[response] = table[response].astype(np.int64)
     return table
-
-
-def _whole(release: Synthesis) -> bool:
-    """Whether a column of floats is published as whole numbers.
-
-    It is where its copies are rounded to whole numbers: else the type would tell that one or
-    two records have a fraction.
-    """
-    rounding = release.rounding
-    if rounding is None or release.problem.table[release.problem.response].dtype != np.float64:
-        return False
-    one = 10**rounding.decimals
-    steps = all(unit > 0 and unit % one == 0 for unit in rounding.units)
-    return steps and bool((np.abs(release.values) < _EXACT).all())
 
 
 def plain_index(index: pd.Index) -> bool:

@@ -13,13 +13,13 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from dsstan._settings import finite, settings
 from dsstan.assessment import Assessment, assess
-from dsstan.cells import check_cells, may_hold_text, quote
+from dsstan.cells import check_cells, quote, texts
 from dsstan.conditions import conditions
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import DisclosureError, InputError, ReleaseError
@@ -293,11 +293,12 @@ def _write_public(
     width = max(3, len(str(release.copies)))
     files = [f"copy_{i + 1:0{width}d}.{format}" for i in range(release.copies)]
     plain = plain_index(release.problem.table.index)
+    quoting = _quoting(release.problem.table)
     for number, name in enumerate(files):
         table = public_table(release, number)
         if format == "csv":
             table = quote(table) if csv_text == "quote" else table
-            _csv(table, folder / name, index=not plain)
+            table.to_csv(folder / name, index=not plain, quoting=quoting)
         else:
             _parquet(table, folder / name, index=None if plain else True)
     described = metadata(release, files, csv_text=csv_text, format=format)
@@ -314,12 +315,13 @@ def _write_confidential(
 ) -> None:
     """Everything that must not be published, but for the report."""
     fit = release.fit
+    quoting = _quoting(release.problem.table)  # for its index, which both CSVs have
     for f in release.fits.values():
         _parquet(draws_table(f), folder / f"draws_{f.kind}.parquet", index=False)
     if fit.weights is not None:
         table = fit.weights.table(release.problem).drop(columns="geometry", errors="ignore")
-        _csv(table, folder / "flags.csv", index=True)
-    _csv(risks.records, folder / "risks.csv", index=True)
+        table.to_csv(folder / "flags.csv", quoting=quoting)
+    risks.records.to_csv(folder / "risks.csv", quoting=quoting)
     picks = pd.DataFrame(release.draw_index, columns=["chain", "iteration"])
     picks.index = pd.RangeIndex(1, release.copies + 1, name="copy")
     picks.to_csv(folder / "copies.csv")
@@ -349,23 +351,14 @@ def _parquet(table: pd.DataFrame, path: Path, *, index: bool | None) -> None:
         ) from None
 
 
-def _csv(table: pd.DataFrame, path: Path, *, index: bool) -> None:
-    """Write a CSV; where a cell holds a carriage return, all text is in quotes.
+def _quoting(table: pd.DataFrame) -> Literal[0, 2]:
+    """How a CSV of these records is quoted: all text, where a cell holds a carriage return.
 
     Python before 3.13 writes a lone carriage return without quotes, and a reader takes it for the
-    end of a row.
+    end of a row. 0 is csv.QUOTE_MINIMAL and 2 csv.QUOTE_NONNUMERIC.
     """
-    texts = [table[name] for name in table.columns if may_hold_text(table[name])]
-    levels = [pd.Series(table.index.get_level_values(k)) for k in range(table.index.nlevels)]
-    texts += [level for level in levels if may_hold_text(level)] if index else []
-    returns = any(text.map(_has_return).any() for text in texts)
-    # 0 is csv.QUOTE_MINIMAL and 2 csv.QUOTE_NONNUMERIC
-    table.to_csv(path, index=index, quoting=2 if returns else 0)
-
-
-def _has_return(cell: Any) -> bool:
-    """Whether a cell is text with a carriage return in it."""
-    return isinstance(cell, str) and "\r" in cell
+    held = (isinstance(cell, str) and "\r" in cell for _, text in texts(table) for cell in text)
+    return 2 if any(held) else 0
 
 
 def _folder(path: Path, mode: int) -> Path:

@@ -26,6 +26,9 @@ Floats = NDArray[np.float64]
 TOLERANCE = 1e-4
 """Largest error of the log density at a held-out point that a fit may have."""
 
+HELD_OUT_PHI = 6
+"""Values of phi, where it is free, at which the interpolation is checked."""
+
 DEFAULT_NODES = (32, 56)
 MOST_NODES = (64, 112)
 _LOG_PI_2 = float(np.log(2.0 * np.pi))
@@ -341,7 +344,9 @@ def _surface(
     rotation = rotate(X, y)
     rng = np.random.default_rng(seed)
     check_phi = (
-        np.array([phi_bounds[0]]) if held else log_position_inv(rng.uniform(-1, 1, 6), phi_bounds)
+        np.array([phi_bounds[0]])
+        if held
+        else log_position_inv(rng.uniform(-1, 1, HELD_OUT_PHI), phi_bounds)
     )
     check_r = log_position_inv(rng.uniform(-1, 1, 24), r_bounds)
     r = log_position_inv(chebyshev_nodes(h), r_bounds)

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+# Whole numbers that every float holds.
+_EXACT = 2.0**53
+
 EFFECTS = ("auto", "w", "w*", "plug")
 
 
@@ -128,6 +131,20 @@ class Synthesis:
     def modelled(self) -> Floats:
         """The published values on the modelled scale, shape (L, N)."""
         return np.asarray(self.problem.transform.forward(self.values))
+
+    @cached_property
+    def whole_numbers(self) -> bool:
+        """Whether a column of floats is published as whole numbers.
+
+        It is where its copies are rounded to whole numbers: else the type would tell that one or
+        two records have a fraction.
+        """
+        rounding = self.rounding
+        if rounding is None or self.problem.table[self.problem.response].dtype != np.float64:
+            return False
+        one = 10**rounding.decimals
+        steps = all(unit > 0 and unit % one == 0 for unit in rounding.units)
+        return steps and bool((np.abs(self.values) < _EXACT).all())
 
     @cached_property
     def unprotected(self) -> Synthesis | None:

@@ -27,6 +27,7 @@ except ImportError:  # not on Windows, where no leftover is ever taken for one
     fcntl = None  # type: ignore[assignment]
 
 from dsstan._places import note_place, noted_places
+from dsstan._private_file import write_private
 from dsstan.errors import InputError
 
 __all__ = [
@@ -62,19 +63,6 @@ def work_parent(named: str | os.PathLike[str] | None = None) -> Path:
     if not os.access(path, os.W_OK | os.X_OK):
         raise InputError(f"the working folder {path} can't be written to: name another")
     return path
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file whole, for its owner alone (0600); one that exists is replaced at once."""
-    # mkstemp makes a file that only its owner can read, whatever the umask.
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
