@@ -18,9 +18,10 @@ from dsstan.disclosure import within
 from dsstan.errors import InputError
 from dsstan.fit import PROTECTIONS, Fit
 from dsstan.overlap import interval_overlap
+from dsstan.predictive import carried_effect
 from dsstan.seeds import root_seed, seed_of
 from dsstan.spatial_surfaces import predicted_surface, surface_correlation
-from dsstan.synthesis import Synthesis, carried_effect, synthesise
+from dsstan.synthesis import Synthesis, synthesise
 from dsstan.utility import least_squares, least_squares_of_copies
 from dsstan.weights import PAPER_CORRELATION, smoothing
 from dsstan.workspace import write_private

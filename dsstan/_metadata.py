@@ -31,6 +31,7 @@ def _one_of(*choices: str) -> Callable[[Any], bool]:
 
 _MODEL: dict[str, Callable[[Any], bool]] = {
     "formula": _text,
+    "outcome": _text,
     "spatial_effect": _text,
     "distance": _one_of("planar", "degrees", "projected"),
     "unit": _text,

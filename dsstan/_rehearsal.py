@@ -30,6 +30,7 @@ from dsstan.eigenbasis import FreeSurface, applies
 from dsstan.errors import DsstanWarning
 from dsstan.fit import NATURAL_LIMIT, Fit, fit
 from dsstan.latent import parameters_at
+from dsstan.predictive import carried_effect
 from dsstan.priors import Priors
 from dsstan.problem import Problem
 from dsstan.surface import (
@@ -41,7 +42,7 @@ from dsstan.surface import (
     rotate,
     smoothed_correlation,
 )
-from dsstan.synthesis import Synthesis, carried_effect, synthesise
+from dsstan.synthesis import Synthesis, synthesise
 from dsstan.utility import utility
 from dsstan.weights import Weights, flag_isolated
 

@@ -38,8 +38,9 @@ from dsstan.leave_one_out import (
     covariance_factor,
     unrestricted_terms,
 )
+from dsstan.predictive import EFFECTS, carried_effect
 from dsstan.progress import progress_bar
-from dsstan.synthesis import EFFECTS, Synthesis, carried_effect
+from dsstan.synthesis import Synthesis
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +84,7 @@ def copy_law(model: LatentModel, p: Parameters, carried: Floats) -> CopyLaw:
         One draw; its coefficients are integrated out.
     carried
         Factor on w in the copies, shape (N,); see
-        :func:`dsstan.synthesis.carried_effect`.
+        :func:`dsstan.predictive.carried_effect`.
     """
     fit = model.fit
     n = fit.problem.n_records

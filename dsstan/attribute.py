@@ -36,12 +36,13 @@ from dsstan.fit import Fit
 from dsstan.identification import record_positions, tolerances
 from dsstan.latent import LatentModel, Parameters, parameters_at, spread_draws
 from dsstan.leave_one_out import projected_precision, projection
+from dsstan.predictive import carried_effect
 from dsstan.problem import Problem
 from dsstan.progress import progress_bar
 from dsstan.surface import chebyshev_map, chebyshev_nodes, chebyshev_polynomials
 from dsstan.surface import log_position as position
 from dsstan.surface import log_position_inv as position_inv
-from dsstan.synthesis import Synthesis, carried_effect
+from dsstan.synthesis import Synthesis
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]

@@ -22,7 +22,7 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
 from dsstan.fit import Fit
-from dsstan.latent import Parameters
+from dsstan.latent import Parameters, require_gaussian
 from dsstan.problem import Problem
 from dsstan.surface import (
     chebyshev_map,
@@ -82,6 +82,7 @@ class HeldBasis:
     """The decomposition, and the terms of any draw."""
 
     def __init__(self, fit: Fit) -> None:
+        require_gaussian(fit)
         assert fit.phi_held is not None
         self._decompose(fit.problem, fit.A, fit.protection, fit.phi_held)
 

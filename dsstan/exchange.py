@@ -34,7 +34,7 @@ def draws_table(fit: Fit) -> pd.DataFrame:
         One row a draw: ``chain`` and ``iteration`` from 0, ``beta_0``, ..., ``sigma_sq``,
         ``tau_sq``, ``phi``.
     """
-    chains, samples = fit.draws["sigma_sq"].shape
+    chains, samples = fit.shape
     frame = {
         "chain": np.repeat(np.arange(chains), samples),
         "iteration": np.tile(np.arange(samples), chains),

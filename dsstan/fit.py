@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,9 @@ from dsstan.seeds import root_seed, stan_seed
 from dsstan.stan_data import initial_values, natural_data
 from dsstan.surface import build_surface
 from dsstan.weights import Weights
+
+if TYPE_CHECKING:
+    from dsstan.predictive import Predictive
 
 __all__ = ["NATURAL_LIMIT", "PROTECTIONS", "Fit", "fit"]
 
@@ -78,6 +81,10 @@ class Fit:
     start
         The unrestricted fit that this one started from, at once or through
         another restricted fit; None if there is none.
+    notes
+        What the user should know beside the verdict.
+    correlation
+        Correlation function of w, one of :data:`dsstan.correlation.CORRELATIONS`.
     """
 
     problem: Problem = field(repr=False)
@@ -102,6 +109,10 @@ class Fit:
     seconds: float
     start: Fit | None = field(repr=False, default=None)
     notes: tuple[str, ...] = ()
+    correlation: str = "exponential"
+
+    outcome: ClassVar[str] = "Gaussian"
+    """Law of the response given the spatial effect, as the metadata name it."""
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
@@ -118,7 +129,30 @@ class Fit:
     @property
     def n_draws(self) -> int:
         """S, the number of posterior draws over all chains."""
-        return int(self.draws["sigma_sq"].size)
+        chains, samples = self.shape
+        return chains * samples
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Chains and draws of each."""
+        chains, samples = self.draws["beta"].shape[:2]
+        return int(chains), int(samples)
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """What sets the model apart beyond the fields of every fit, for ``settings.json``."""
+        return {}
+
+    @property
+    def public_note(self) -> str:
+        """What the public README must say of this model beyond the common text."""
+        return ""
+
+    def predictive(self, effect: str = "auto") -> Predictive:
+        """How a copy is drawn from this fit; see :func:`dsstan.synthesise` for the effects."""
+        from dsstan.predictive import Predictive
+
+        return Predictive(self, effect)
 
     @property
     def scalars(self) -> dict[str, Floats]:
@@ -126,6 +160,11 @@ class Fit:
         beta = self.draws["beta"]
         named = {f"beta_{j}": beta[:, :, j] for j in range(beta.shape[2])}
         return {**named, **{k: self.draws[k] for k in ("sigma_sq", "tau_sq", "phi")}}
+
+    @property
+    def scalar_terms(self) -> list[str]:
+        """What each of :attr:`scalars` is, in words."""
+        return [*self.problem.terms, "partial sill", "nugget", "decay"]
 
     def summary(self) -> pd.DataFrame:
         """Mean, sd, quantiles, effective sample sizes and R-hat, one row a parameter.
@@ -147,7 +186,7 @@ class Fit:
                 "rhat": np.nan if held else rhat(d),
             }
         table = pd.DataFrame(rows).T
-        table.insert(0, "term", [*self.problem.terms, "partial sill", "nugget", "decay"])
+        table.insert(0, "term", self.scalar_terms)
         return table
 
     @property

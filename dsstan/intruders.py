@@ -33,9 +33,10 @@ from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.latent import LatentModel, parameters_at
 from dsstan.leave_one_out import averaged_draws, projection
+from dsstan.predictive import carried_effect
 from dsstan.problem import Problem
 from dsstan.progress import progress_bar
-from dsstan.synthesis import Synthesis, carried_effect
+from dsstan.synthesis import Synthesis
 
 Floats = NDArray[np.float64]
 

@@ -57,6 +57,21 @@ def correlation_factor(R: Floats) -> Floats:
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
+def require_gaussian(fit: Fit) -> None:
+    """Refuse a fit whose response is not Gaussian given the spatial effect.
+
+    Raises
+    ------
+    InputError
+        If so: the closed forms of the attacker and of kriging hold for the Gaussian alone.
+    """
+    if fit.outcome != "Gaussian":
+        raise InputError(
+            f"this needs a Gaussian response and the fit is of another model ({fit.outcome}): "
+            "disclosure() measures its copies"
+        )
+
+
 class LatentModel:
     """Conditional law of w given y for the draws of one fit.
 
@@ -68,6 +83,7 @@ class LatentModel:
     """
 
     def __init__(self, fit: Fit) -> None:
+        require_gaussian(fit)
         self.fit = fit
         problem = fit.problem
         self.rows = fit.informing
@@ -141,7 +157,7 @@ def spread_draws(fit: Fit, count: int) -> NDArray[np.intp]:
     InputError
         If there are not that many draws.
     """
-    chains, samples = fit.draws["sigma_sq"].shape
+    chains, samples = fit.shape
     if not 1 <= count <= chains * samples:
         raise InputError(f"there are {chains * samples} draws; {count} can't be taken from them")
     chain = np.arange(count) % chains

@@ -121,6 +121,7 @@ def metadata(
         "files": files,
         "model": {
             "formula": problem.formula,
+            "outcome": release.fit.outcome,
             "spatial_effect": "Gaussian process, exponential correlation",
             "distance": problem.distance,
             "unit": problem.unit,
@@ -161,6 +162,7 @@ def analyst_readme(release: Synthesis, files: list[str]) -> str:
     problem = release.problem
     response = problem.response.replace("`", "'")
     use = _MANY if release.copies > 1 else _ONE
+    note = f"\n{release.fit.public_note}\n" if release.fit.public_note else ""
     return f"""# Partially synthetic data
 
 {release.copies} copies of one table of {problem.n_records} records: `{files[0]}` to
@@ -175,4 +177,4 @@ copies. Ordinary least squares ignores the spatial correlation that the copies
 carry, as it would in the original. The model may have been smoothed at places
 where few records are; that bias is the same in every copy, and no combining rule
 counts it.
-"""
+{note}"""

@@ -186,8 +186,10 @@ def check_reached(found: Assessment) -> None:
 
 
 def can_assess(release: Synthesis) -> bool:
-    """Whether there is an unrestricted fit to hold the release against."""
-    return release.fit.kind == "unrestricted" or release.fit.start is not None
+    """Whether the response is Gaussian, with an unrestricted fit to hold the release against."""
+    fits = release.fits.values()
+    gaussian = all(fit.outcome == "Gaussian" for fit in fits)
+    return gaussian and (release.fit.kind == "unrestricted" or release.fit.start is not None)
 
 
 def check_target(folder: str | os.PathLike[str]) -> Path:

@@ -19,7 +19,8 @@ from threadpoolctl import threadpool_limits
 from dsstan.conditions import few_draws
 from dsstan.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.fit import Fit
-from dsstan.latent import LatentModel, parameters_at, spread_draws
+from dsstan.latent import spread_draws
+from dsstan.predictive import EFFECTS
 from dsstan.progress import progress_bar
 from dsstan.rounding import ROUNDINGS, Rounding, find_rounding
 from dsstan.seeds import (
@@ -39,8 +40,6 @@ Floats = NDArray[np.float64]
 
 # Whole numbers that every float holds.
 _EXACT = 2.0**53
-
-EFFECTS = ("auto", "w", "w*", "plug")
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,22 +249,16 @@ def synthesise(
     if rounding not in ROUNDINGS:
         raise InputError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
     root = root_seed(seed)
-    carried, used = carried_effect(fit, effect)
+    law = fit.predictive(effect)
     picks = spread_draws(fit, copies)
-    children = stream(root, COPIES, _label(fit, used)).spawn(copies)
+    children = stream(root, COPIES, law.label).spawn(copies)
     problem = fit.problem
-    model = LatentModel(fit)
     digits = _digits(problem) if rounding == "auto" else None
 
     def one(number: int) -> tuple[Floats, Floats]:
-        p = parameters_at(fit, int(picks[number, 0]), int(picks[number, 1]))
         rng = np.random.default_rng(children[number])
-        w = model.draw(p, rng)
-        noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
-        modelled = problem.X @ p.beta + carried * w + noise
-        raw = np.asarray(problem.transform.inverse(modelled))
-        inside = lambda v: np.isfinite(problem.transform.forward(v))  # noqa: E731
-        return raw, raw if digits is None else digits.apply(raw, rng, inside)
+        raw = law.draw(int(picks[number, 0]), int(picks[number, 1]), rng)
+        return raw, raw if digits is None else digits.apply(raw, rng, law.inside)
 
     values, moved = np.empty((copies, problem.n_records)), 0
     with (
@@ -274,9 +267,9 @@ def synthesise(
         ThreadPoolExecutor(workers) as pool,
     ):
         for number, (raw, copy) in enumerate(pool.map(one, range(copies))):
-            held = published(problem, raw)
+            held = law.published(raw)
             moved += int(np.sum(np.abs(held - raw) > 0.5 + 1e-6 * np.abs(raw)))
-            values[number] = held if digits is None else published(problem, copy)
+            values[number] = held if digits is None else law.published(copy)
             advance((number + 1) / copies)
     if moved:
         warnings.warn(
@@ -289,7 +282,7 @@ def synthesise(
     return Synthesis(
         fit,
         values,
-        used,
+        law.effect,
         picks,
         root,
         time.perf_counter() - begin,
@@ -304,42 +297,6 @@ def _digits(problem: Problem) -> Rounding:
     """How the response's column is rounded."""
     dtype = problem.table[problem.response].dtype
     return find_rounding(problem.original(), getattr(dtype, "numpy_dtype", dtype))
-
-
-def _label(fit: Fit, effect: str) -> bytes:
-    """What sets these copies apart from others of the same seed."""
-    return f"{fit.kind} {fit.protection} {fit.gamma} {effect} ".encode() + fit.A.tobytes()
-
-
-def carried_effect(fit: Fit, effect: str = "auto") -> tuple[Floats, str]:
-    """Factor on w in the copies, shape (N,), and the name of the effect carried."""
-    # By the settings alone: the name is published, and must not tell whether anybody is flagged.
-    partial = 0.0 < fit.gamma < np.inf
-    if effect == "auto":
-        effect = "w*" if fit.protection == "paper" and partial else "w"
-    if effect == "w*" and fit.protection == "preserving" and partial:
-        raise InputError(
-            'effect="w*" belongs to protection "paper": under "preserving" it would leave out the '
-            "variance that smoothing set apart"
-        )
-    if effect == "w":
-        return np.ones_like(fit.A), effect
-    if effect == "w*":
-        # A fully smoothed record has w* = 0; it keeps its conditional-prior draw.
-        return np.where(fit.A == 0, 1.0, fit.A), effect
-    return np.where(fit.flagged, 0.0, 1.0), effect
-
-
-def published(problem: Problem, values: Floats) -> Floats:
-    """The values as the table's column holds them.
-
-    An integer column rounds. Where rounding leaves the domain of the formula's
-    transform (a price of 0 under log), the value is 1, the smallest inside it.
-    """
-    column = problem.with_response(values)[problem.response]
-    held = np.asarray(column.to_numpy(dtype=np.float64))
-    outside = ~np.isfinite(problem.transform.forward(held))
-    return np.where(outside, 1.0, held)
 
 
 def _check(

@@ -21,7 +21,7 @@ from dsstan.leave_one_out import (
     projected_precision,
     unrestricted_terms,
 )
-from dsstan.synthesis import carried_effect
+from dsstan.predictive import carried_effect
 from dsstan.weights import own_weights, smoothing
 from mc import FALSE_ALARM, z_limit
 

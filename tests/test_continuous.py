@@ -11,7 +11,7 @@ import dsstan as ds
 from dsstan.assessment import assess
 from dsstan.continuous import continuous_effect, continuous_gamma, continuous_weights
 from dsstan.errors import InputError
-from dsstan.synthesis import carried_effect
+from dsstan.predictive import carried_effect
 from dsstan.weights import alpha_from_gamma, neighbour_distances
 
 

@@ -15,7 +15,7 @@ from dsstan.errors import InputError
 from dsstan.intruders import weak_attack
 from dsstan.latent import LatentModel, Parameters
 from dsstan.leave_one_out import leave_one_out_precision
-from dsstan.synthesis import carried_effect
+from dsstan.predictive import carried_effect
 from dsstan.weights import own_weights, smoothing
 from mc import FALSE_ALARM, z_limit
 

@@ -50,7 +50,7 @@ METADATA = {
     "model",
     "combining_rule",
 }
-MODEL = {"formula", "spatial_effect", "distance", "unit", "protection", "effect"}
+MODEL = {"formula", "outcome", "spatial_effect", "distance", "unit", "protection", "effect"}
 PARAMETERS = {"beta_0", "beta_1", "sigma_sq", "tau_sq", "phi"}
 QUICK = {"chains": 2, "warmup": 300, "samples": 500, "engine": "embedded", "progress": False}
 

@@ -325,7 +325,7 @@ def test_draws_of_w_and_y_inside_stan_follow_the_closed_form(small, protection, 
         inits=[init] * 2,
     )
     model = LatentModel(fit)
-    carried, _ = ds.synthesis.carried_effect(fit)
+    carried, _ = ds.predictive.carried_effect(fit)
     scores, noise = [], []
     for c in range(2):
         for i in range(0, 1000, 8):

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 from scipy.spatial.distance import cdist
 
 from dsstan import surface as py
@@ -207,6 +207,15 @@ def test_eigen_system_reproduces_a_singular_correlation(places):
     q, values = system[:12], system[12]
     assert np.all(values >= 0)
     np.testing.assert_allclose(q * values @ q.T, R, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "nu"), [(1, 0.5), (2, 1.5), (3, 2.5)])
+def test_spatial_correlation_is_matern_s(places, kind, nu):
+    d = cdist(places, places)
+    u = np.where(d == 0, 1.0, 3.0 * d)
+    bessel = 2 ** (1 - nu) / special.gamma(nu) * u**nu * special.kv(nu, u)
+    found = call("spatial_correlation", d=d, phi=3.0, kind=kind)
+    assert np.allclose(found, np.where(d == 0, 1.0, bessel), atol=CLOSE)
 
 
 def test_carried_effect_is_w_star_only_where_smoothing_is_partial_under_paper():

@@ -18,8 +18,8 @@ from dsstan.conditions import Check
 from dsstan.diagnose import Verdict
 from dsstan.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.latent import LatentModel, parameters_at
+from dsstan.predictive import carried_effect, published
 from dsstan.seeds import root_seed
-from dsstan.synthesis import carried_effect, published
 from mc import z_limit
 
 

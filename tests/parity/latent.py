@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dsstan.fit import Fit
 from dsstan.latent import LatentModel, Parameters
-from dsstan.synthesis import carried_effect
+from dsstan.predictive import carried_effect
 
 from .cases import GAMMAS, PROTECTIONS, Case, case, restricted_fit
 from .golden import Floats, Values
