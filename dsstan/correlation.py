@@ -43,7 +43,7 @@ def correlation_code(name: str) -> int:
         If there is none of this name.
     """
     if name not in CORRELATIONS:
-        raise InputError(f"correlation must be one of {', '.join(CORRELATIONS)}, got {name!r}")
+        raise InputError(f"cov_model must be one of {', '.join(CORRELATIONS)}, got {name!r}")
     return CORRELATIONS.index(name) + 1
 
 

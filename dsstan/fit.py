@@ -83,7 +83,7 @@ class Fit:
         another restricted fit; None if there is none.
     notes
         What the user should know beside the verdict.
-    correlation
+    cov_model
         Correlation function of w, one of :data:`dsstan.correlation.CORRELATIONS`.
     """
 
@@ -109,7 +109,7 @@ class Fit:
     seconds: float
     start: Fit | None = field(repr=False, default=None)
     notes: tuple[str, ...] = ()
-    correlation: str = "exponential"
+    cov_model: str = "exponential"
 
     outcome: ClassVar[str] = "Gaussian"
     """Law of the response given the spatial effect, as the metadata name it."""
