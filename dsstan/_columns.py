@@ -101,8 +101,8 @@ def covariate(column: pd.Series, name: str, *, category: bool = False) -> Any:
     )
 
 
-def response_values(column: pd.Series, name: str) -> Array:
-    """Response on its own scale as float64, shape (N,).
+def response_values(column: pd.Series, name: str, *, missing: bool = False) -> Array:
+    """Response on its own scale as float64, shape (N,); NaN where it may be missing and is.
 
     Raises
     ------
@@ -118,10 +118,11 @@ def response_values(column: pd.Series, name: str) -> Array:
         )
     values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
     for bad, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite")):
-        if bad.any():
+        if bad.any() and not (missing and what == "missing"):
+            draw = ', or have them drawn: prepare(..., missing="draw")' if what == "missing" else ""
             raise TableError(
                 f"Response {name!r} has {what} values in {describe_rows(bad)}. Drop or correct "
-                "these rows first."
+                f"these rows first{draw}."
             )
     return values
 

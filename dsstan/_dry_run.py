@@ -20,6 +20,7 @@ from dsstan.engines import SamplerSettings, get_engine
 from dsstan.errors import DsstanError, DsstanWarning, InputError
 from dsstan.fit import NATURAL_LIMIT
 from dsstan.frontier import check_comparison
+from dsstan.imputation import check_imputations
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.progress import phase
@@ -142,6 +143,10 @@ def plan_release(
         "neighbour": settings["neighbour"],
     }
     restricted = {"gamma": settings["gamma"], "protection": settings["protection"]}
+    if problem.n_missing or settings.get("imputations") is not None:
+        check_imputations(problem, settings["copies"], settings["imputations"])
+        what["missing"] = problem.n_missing
+        return Plan(what, None, "each completed table is fitted anew, which no rehearsal measures")
     release = None
     try:
         with phase("rehearsal"), warnings.catch_warnings():
@@ -206,9 +211,11 @@ def plan_comparison(
 def _prepared(table: Any, formula: str, settings: dict[str, Any]) -> Problem:
     """The checked problem, its priors and its engine found."""
     get_engine(settings["engine"])
-    keys = ("coords", "distance", "crs", "name")
-    problem = prepare(table, formula, **{key: settings[key] for key in keys})
-    (settings["priors"] or Priors()).resolve(problem.y, problem.X, problem.d_max)
+    keys = ("coords", "distance", "crs", "name", "missing")
+    problem = prepare(table, formula, **{key: settings[key] for key in keys if key in settings})
+    (settings["priors"] or Priors()).resolve(
+        problem.y[problem.observed], problem.X[problem.observed], problem.d_max
+    )
     return problem
 
 
@@ -251,5 +258,8 @@ def _fits(problem: Problem, settings: dict[str, Any], flagged: int | None) -> di
     cut = settings.get("protection") == "cut"
     informing = problem.n_records - (flagged or 0) if cut else problem.n_records
     natural = {"unrestricted": problem.n_records, "restricted": informing}
-    programs = [k if n <= NATURAL_LIMIT[k] else "surface" for k, n in natural.items()]
+    programs = [
+        k if n <= NATURAL_LIMIT[k] and not problem.n_missing else "surface"
+        for k, n in natural.items()
+    ]
     return {"engine": get_engine(settings["engine"]).name, "programs": programs}

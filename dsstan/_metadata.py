@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["FORMAT", "check_metadata"]
+__all__ = ["FORMAT", "check_metadata", "synthetic_columns"]
 
 FORMAT = "dsstan release 1"
 
@@ -54,7 +54,36 @@ _KEYS: dict[str, Callable[[Any], bool]] = {
     "rounding": _one_of("like the input", "none"),
     "csv_text": _one_of("as it is", "quoted"),
     "combining_rule": lambda v: v is None or _text(v),
+    "imputations": lambda v: v is None or _problem(v, _IMPUTATIONS) is None,
+    "chain": lambda v: v is None or _steps(v),
 }
+
+_IMPUTATIONS: dict[str, Callable[[Any], bool]] = {
+    "count": lambda v: _count(v, 2),
+    "copies_each": lambda v: _count(v, 2),
+}
+
+_STEP: dict[str, Callable[[Any], bool]] = {
+    "synthetic_column": _text,
+    "model": lambda v: _problem(v, _MODEL) is None,
+    "rounding": _one_of("like the input", "none"),
+}
+
+
+def _steps(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) >= 2
+        and all(_problem(step, _STEP) is None for step in value)
+    )
+
+
+def synthetic_columns(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every synthetic column of checked metadata, in the order in which they were drawn."""
+    chain = content["chain"]
+    if chain is None:
+        return (content["synthetic_column"],)
+    return tuple(step["synthetic_column"] for step in chain)
 
 
 def check_metadata(content: Any) -> str | None:
@@ -70,7 +99,13 @@ def check_metadata(content: Any) -> str | None:
         content["files"]
     ):
         return "does not name each copy once"
-    if content["synthetic_column"] not in content["columns"]:
+    made = synthetic_columns(content)
+    if len(set(made)) != len(made) or made[-1] != content["synthetic_column"]:
+        return "does not name each synthetic column once, in order"
+    imputed = content["imputations"]
+    if imputed and imputed["count"] * imputed["copies_each"] != content["copies"]:
+        return "names imputations that do not make up the copies"
+    if not set(made) <= set(content["columns"]):
         return "names a synthetic column that is not among the columns"
     return None
 

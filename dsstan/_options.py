@@ -14,6 +14,7 @@ from dsstan._coordinates import DISTANCES
 from dsstan.cells import CSV_TEXT
 from dsstan.engines import ENGINES
 from dsstan.fit import PROTECTIONS
+from dsstan.problem import MISSING
 from dsstan.release import FORMATS
 from dsstan.rounding import ROUNDINGS
 from dsstan.workspace import temporaries, work_parent
@@ -190,6 +191,21 @@ RoundingOf = Annotated[
     typer.Option(
         help="auto: round the copies like the input; none: all digits.",
         autocompletion=among(*ROUNDINGS),
+        rich_help_panel=COPIES,
+    ),
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="A response that is missing: refuse, or draw it with the model.",
+        autocompletion=among(*MISSING),
+        rich_help_panel=MODEL,
+    ),
+]
+Imputations = Annotated[
+    int | None,
+    typer.Option(
+        help="M, how often a missing response is drawn (5); L / M copies of each.",
         rich_help_panel=COPIES,
     ),
 ]

@@ -17,6 +17,7 @@ from dsstan._terminal import (
     show_verdict,
 )
 from dsstan.assessment import Assessment
+from dsstan.disclosure import Disclosure
 from dsstan.public import public_columns
 from dsstan.synthesis import Synthesis
 from dsstan.utility import utility
@@ -32,7 +33,7 @@ def summary_of(target: Path) -> Any:
 
 def tell(
     release: Synthesis,
-    found: Assessment,
+    found: Assessment | Disclosure,
     target: Path,
     *,
     report: bool,
@@ -64,8 +65,9 @@ def tell(
     if verbose:
         show_verdict(release)
         show_fits(release)
-        show_shares(found.shares)
-        show_attacker(found)
+        show_shares(found.shares if isinstance(found, Assessment) else found)
+        if isinstance(found, Assessment):
+            show_attacker(found)
         if kept is not None:
             show_estimates(kept)
     else:

@@ -30,6 +30,7 @@ def settings(release: Synthesis) -> dict[str, Any]:
             "rounding": None
             if release.rounding is None
             else {"steps": release.rounding.steps, "shares": release.rounding.shares},
+            "imputations": None if release.imputation is None else int(release.imputation.max()),
             "accepted_failed_fit": release.accepted[0],
             "accepted_few_draws": release.accepted[1],
         },

@@ -37,7 +37,7 @@ def say(text: str, style: str | None = None) -> None:
     out.print(escape(CONTROL.sub("\ufffd", text)), style=style, soft_wrap=True)
 
 
-def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> None:
+def show_short(release: Synthesis, found: Assessment | Disclosure, kept: Utility | None) -> None:
     """One screen: may it go out, what did protection change, what is left to an analyst."""
     fit, problem = release.fit, release.problem
     say(
@@ -47,12 +47,17 @@ def show_short(release: Synthesis, found: Assessment, kept: Utility | None) -> N
     show_verdict(release)
     say(_rule(release))
     table = Table("Before and after protection", "before", "after", box=None, pad_edge=False)
-    for label, cells in (*_share_rows(found.shares), *_least_rows(found)):
+    rows = _share_rows(found.shares if isinstance(found, Assessment) else found)
+    for label, cells in (*rows, *(_least_rows(found) if isinstance(found, Assessment) else ())):
         table.add_row(label, *cells)
     out.print(table)
-    if found.risen.size:
+    if not isinstance(found, Assessment):
+        say("The attacker was not reckoned: it takes a Gaussian response without gaps")
+    elif found.risen.size:
         say(f"{found.risen_remarks()[0].split(':')[0]}, in summary.json")
-    if found.floor is None:
+    if not isinstance(found, Assessment):
+        say("So no floor could be set: nothing here was judged for disclosure")
+    elif found.floor is None:
         say("No floor was set, so nothing here was judged for disclosure: see --floor")
     else:
         say(
@@ -128,7 +133,7 @@ def _utility_line(kept: Utility) -> str:
 def show_fits(release: Synthesis) -> None:
     """Posterior before and after, and the verdicts."""
     fit = release.fit
-    fits = release.fits
+    fits = {k: f for k, f in release.fits.items() if not k.startswith("imputation")}
     problem = release.problem
     out.print(
         f"{problem.n_records} records at {problem.n_sites} sites, "

@@ -30,7 +30,13 @@ from threadpoolctl import threadpool_limits
 from dsstan.eigenbasis import BATCH, HeldBasis, Terms, applies
 from dsstan.errors import InputError
 from dsstan.fit import Fit
-from dsstan.latent import LatentModel, Parameters, parameters_at
+from dsstan.latent import (
+    LatentModel,
+    Parameters,
+    parameters_at,
+    require_complete,
+    require_gaussian,
+)
 from dsstan.leave_one_out import (
     DRAWS,
     MeanTerms,
@@ -352,6 +358,8 @@ def planned_release(
         number from 1 on, or the effect is unknown.
     """
     fit = release.fit if isinstance(release, Synthesis) else release
+    require_gaussian(fit)
+    require_complete(fit.problem)
     planned = copies
     if isinstance(release, Synthesis):
         effect, planned = release.effect, release.copies if copies is None else copies

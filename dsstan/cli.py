@@ -34,6 +34,8 @@ from dsstan._options import (
     Format,
     Formula,
     Gamma,
+    Imputations,
+    Missing,
     Neighbour,
     NoReport,
     OutFolder,
@@ -56,7 +58,7 @@ from dsstan._phases import RELEASE_PHASES, phases
 from dsstan._session import LOG_LEVELS, SESSION, document, emit, set_log_level
 from dsstan._terminal import out, say
 from dsstan._version import __version__
-from dsstan.assessment import assess, check_floor
+from dsstan.assessment import Assessment, check_floor
 from dsstan.cells import check_cells
 from dsstan.doctor import examine
 from dsstan.errors import InputError, ReleaseError
@@ -65,7 +67,7 @@ from dsstan.priors import Priors
 from dsstan.progress import phase
 from dsstan.protect import protect
 from dsstan.reading import needed_columns, read_table
-from dsstan.release import FORMATS, check_target, write_release
+from dsstan.release import FORMATS, check_target, measured, write_release
 from dsstan.workspace import Leftover, leftovers, remove
 
 EPILOG = (
@@ -168,6 +170,8 @@ def synthesise(
     accept_failed: AcceptFailed = False,
     strict: Strict = False,
     rounding: RoundingOf = "auto",
+    missing: Missing = "refuse",
+    imputations: Imputations = None,
     csv_text: CsvText = "refuse",
     floor: Floor = None,
     accept_below_floor: AcceptBelowFloor = False,
@@ -198,6 +202,8 @@ def synthesise(
         "accept_failed": accept_failed,
         "strict": strict,
         "rounding": rounding,
+        "missing": missing,
+        "imputations": imputations,
         "chains": chains,
         "warmup": warmup,
         "samples": samples,
@@ -214,14 +220,15 @@ def synthesise(
         else:
             release = protect(content, formula, **settings)
             with phase("disclosure"):
-                found = assess(release, absolute=absolute, floor=floor)
+                found = measured(release, absolute=absolute, floor=floor)
             with phase("writing"):
                 write_release(
                     release,
                     out_folder,
                     format=format,
                     csv_text=csv_text,
-                    assessment=found,
+                    absolute=absolute,
+                    assessment=found if isinstance(found, Assessment) else None,
                     accept_below_floor=accept_below_floor,
                     report=not no_report,
                 )

@@ -134,6 +134,7 @@ def disclosure(
             raise InputError(f"the {name} tolerance must be finite and not negative")
     problem = release.problem
     truth = problem.original()
+    known = problem.observed  # a value that nobody knows can't be disclosed
     tolerances: dict[str, Floats | float] = {"within_relative": relative * np.abs(truth)}
     if absolute is not None:
         tolerances["within_absolute"] = absolute
@@ -141,19 +142,19 @@ def disclosure(
     flagged = release.fit.flagged
     records = pd.DataFrame({"flagged": flagged}, index=problem.table.index)
     rows, reductions = [], []
-    groups = {"flagged": flagged, "unflagged": ~flagged, "all": np.ones_like(flagged)}
+    groups = {"flagged": flagged & known, "unflagged": ~flagged & known, "all": known}
     for measure, tolerance in tolerances.items():
         for name, values in compared.items():
-            share = within(values, truth, tolerance)
+            share = np.where(known, within(values, truth, tolerance), np.nan)
             records[f"{measure}_{name}"] = share
             for group, members in groups.items():
                 if members.any():
                     rows.append((measure, name, group, int(members.sum()), share[members].mean()))
         if len(compared) == 2:
             for group, members in groups.items():
-                before = records.loc[members, f"{measure}_unrestricted"].mean()
-                after = records.loc[members, f"{measure}_restricted"].mean()
                 if members.any():
+                    before = records.loc[members, f"{measure}_unrestricted"].mean()
+                    after = records.loc[members, f"{measure}_restricted"].mean()
                     # A risk that rose from nothing is a reduction of minus infinity per cent.
                     percent = (
                         100.0 * (1.0 - after / before)

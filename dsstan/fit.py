@@ -123,8 +123,9 @@ class Fit:
 
     @property
     def informing(self) -> NDArray[np.intp]:
-        """Positions of the records that inform the fit; under ``cut`` the unflagged."""
-        return _informing(self.A, self.protection)
+        """Positions of the records that inform the fit: those with a response, under ``cut``
+        the unflagged of them."""
+        return _informing(self.A, self.protection, self.problem)
 
     @property
     def n_draws(self) -> int:
@@ -306,7 +307,7 @@ def fit(
     A = check_arguments(problem, weights, gamma, protection, start, phi, hold_phi, program)
     restricted = weights is not None
     used = protection if restricted else "none"
-    rows = _informing(A, used)
+    rows = _informing(A, used, problem)
     y, X, sites = problem.y[rows], problem.X[rows], problem.sites[rows]
     if restricted and used == "cut":
         check_cut(X, len(rows), problem)
@@ -334,7 +335,12 @@ def fit(
             seed=stan_seed(root),
             advance=advance,
         )
-    natural = _natural(program, kind, held, restricted, len(rows))
+    natural = _natural(program, kind, held, restricted, len(rows)) and not problem.n_missing
+    if program == "natural" and not natural:
+        raise InputError(
+            "the program that takes natural data needs a response in every record: leave program "
+            'at "auto"'
+        )
     name = kind if natural else "surface"
     data = (
         natural_data(problem, A, used, held, resolved, surface)
@@ -417,9 +423,10 @@ def fit(
     )
 
 
-def _informing(A: Floats, protection: str) -> NDArray[np.intp]:
+def _informing(A: Floats, protection: str, problem: Problem) -> NDArray[np.intp]:
     """Positions of the informing records."""
-    return np.flatnonzero(A == 1.0) if protection == "cut" else np.arange(A.size)
+    fitted = A == 1.0 if protection == "cut" else np.ones(A.size, dtype=bool)
+    return np.flatnonzero(fitted & problem.observed)
 
 
 def _natural(program: str, kind: str, held: float | None, restricted: bool, n: int) -> bool:

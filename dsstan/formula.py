@@ -297,7 +297,7 @@ def design(parsed: ParsedFormula, table: pd.DataFrame) -> tuple[Array, Array, tu
     return built.y, built.X, built.terms
 
 
-def build_design(parsed: ParsedFormula, table: pd.DataFrame) -> Design:
+def build_design(parsed: ParsedFormula, table: pd.DataFrame, *, missing: bool = False) -> Design:
     """Design matrix of a table, to be reused for copies of it with other responses.
 
     Parameters
@@ -306,6 +306,8 @@ def build_design(parsed: ParsedFormula, table: pd.DataFrame) -> Design:
         Formula from :func:`parse`.
     table
         Table with N rows.
+    missing
+        Whether the response may have gaps; y is NaN there.
 
     Returns
     -------
@@ -354,20 +356,21 @@ def build_design(parsed: ParsedFormula, table: pd.DataFrame) -> Design:
     names = [str(term) for term in parsed._terms]
     check_matrix(X, [owner[term] for term in terms], names, parsed.text)
     X.setflags(write=False)
-    return Design(parsed, X, terms, _response(parsed, table))
+    return Design(parsed, X, terms, _response(parsed, table, missing=missing))
 
 
-def _response(parsed: ParsedFormula, table: pd.DataFrame) -> Array:
+def _response(parsed: ParsedFormula, table: pd.DataFrame, *, missing: bool = False) -> Array:
     """Checked response on the modelled scale."""
     name = parsed.response
     require_column(name, table, parsed.text)
-    own = response_values(table[name], name)
+    own = response_values(table[name], name, missing=missing)
     y = parsed.transform.forward(own)
-    if not np.isfinite(y).all():
+    bad = ~np.isfinite(y) & ~np.isnan(own)
+    if bad.any():
         needs = "above -1" if parsed.transform.name == "log1p" else "above 0"
         raise TableError(
             f"Response {name!r} must be {needs} for {parsed.transform.name}(); it is not in "
-            f"{describe_rows(~np.isfinite(y))}. Correct or drop these rows, or model {name!r} "
+            f"{describe_rows(bad)}. Correct or drop these rows, or model {name!r} "
             "itself."
         )
     y.setflags(write=False)

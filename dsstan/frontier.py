@@ -29,6 +29,7 @@ from dsstan._version import __version__
 from dsstan.continuous import continuous_weights
 from dsstan.errors import DsstanError, InputError
 from dsstan.fit import Fit, fit
+from dsstan.latent import require_complete
 from dsstan.leave_one_out import unrestricted_terms
 from dsstan.priors import Priors
 from dsstan.problem import Problem
@@ -248,6 +249,7 @@ def check_comparison(
     problem: Problem, copies: Sequence[int], workers: int, start: Fit | None
 ) -> None:
     """Refuse what would fail only after the first fit."""
+    require_complete(problem)
     if isinstance(copies, int | str) or not len(copies):
         raise InputError("copies must be a sequence of numbers of copies")
     for count in (*copies, workers):

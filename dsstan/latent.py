@@ -21,6 +21,7 @@ from dsstan.surface import smoothed_correlation
 
 if TYPE_CHECKING:
     from dsstan.fit import Fit
+    from dsstan.problem import Problem
 
 Floats = NDArray[np.float64]
 
@@ -69,6 +70,21 @@ def require_gaussian(fit: Fit) -> None:
         raise InputError(
             f"this needs a Gaussian response and the fit is of another model ({fit.outcome}): "
             "disclosure() measures its copies"
+        )
+
+
+def require_complete(problem: Problem) -> None:
+    """Refuse a problem whose response is missing in some records.
+
+    Raises
+    ------
+    InputError
+        If so: measures that hold a copy against each record's truth need one.
+    """
+    if problem.n_missing:
+        raise InputError(
+            f"this needs the response of every record and {problem.n_missing} have none: "
+            "disclosure() and utility() take those that have one"
         )
 
 

@@ -19,7 +19,14 @@ from threadpoolctl import threadpool_limits
 from dsstan.eigenbasis import FreeSurface, HeldBasis, Terms, alone
 from dsstan.errors import InputError
 from dsstan.fit import Fit
-from dsstan.latent import LatentModel, Parameters, parameters_at, spread_draws
+from dsstan.latent import (
+    LatentModel,
+    Parameters,
+    parameters_at,
+    require_complete,
+    require_gaussian,
+    spread_draws,
+)
 
 Floats = NDArray[np.float64]
 
@@ -104,6 +111,8 @@ def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> MeanTerms:
     """
     if fit.kind != "unrestricted":
         raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
+    require_gaussian(fit)
+    require_complete(fit.problem)
     picks = averaged_draws(fit, draws)
     known = _KNOWN.setdefault(fit, {})
     if len(picks) not in known:

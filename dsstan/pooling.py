@@ -221,16 +221,24 @@ class PooledAnalysis(Utility):
     ----------
     estimates, covariances
         By source, each copy's, shapes (L, p) and (L, p, p).
+    nested
+        Whether the copies come from several imputations of a missing response.
     """
 
     estimates: Mapping[str, Floats] = field(repr=False)
     covariances: Mapping[str, Floats] = field(repr=False)
+    nested: bool = False
 
     def joint(self, source: str, *, null: ArrayLike | None = None) -> JointTest:
         """Test all terms of one source's copies at once; see :func:`combine_many`."""
         if source not in self.estimates:
             raise InputError(
                 f"there are no copies {source!r}; there are {', '.join(self.estimates)}"
+            )
+        if self.nested:
+            raise InputError(
+                "the joint test of Reiter (2005) is for copies of one table; for copies of several "
+                "imputations each term has its interval alone"
             )
         return combine_many(
             self.estimates[source], self.covariances[source], null=null, level=self.level
@@ -253,6 +261,7 @@ def pool(
     df: float = np.inf,
     level: float = LEVEL,
     rule: str = "partial",
+    imputation: ArrayLike | None = None,
 ) -> PooledAnalysis:
     """Apply any estimator to the original and to each copy, and combine (Reiter 2003).
 
@@ -277,6 +286,8 @@ def pool(
         Of the intervals.
     rule
         ``"partial"``; any other is refused with the reason.
+    imputation
+        See :func:`dsstan.combine`; a synthesis knows its own.
 
     Raises
     ------
@@ -288,6 +299,7 @@ def pool(
     if not df > 0 or not 0 < level < 1:
         raise InputError("df must be above 0, and level between 0 and 1")
     groups, first = _tables(release, original, against)
+    imputation = release.imputation if isinstance(release, Synthesis) else imputation
     if any(len(tables) < 2 for tables in groups.values()):
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
@@ -312,11 +324,12 @@ def pool(
         estimates[source] = np.stack([f[0] for f in found])
         covariances[source] = np.stack([f[1] for f in found])
         variances = np.diagonal(covariances[source], axis1=1, axis2=2)
-        pooled = combine(estimates[source], variances, level=level)
+        pooled = combine(estimates[source], variances, level=level, imputation=imputation)
         assert names is not None
         ends = (pooled.low, pooled.high, pooled.df)
         rows += _rows(source, names, pooled.estimate, pooled.variance, ends, reference)
-    return PooledAnalysis(pd.DataFrame(rows), label, level, estimates, covariances)
+    nested = imputation is not None
+    return PooledAnalysis(pd.DataFrame(rows), label, level, estimates, covariances, nested)
 
 
 def _tables(
@@ -332,7 +345,7 @@ def _tables(
             source: [s.table(number) for number in range(s.copies)]
             for source, s in sides(release, against).items()
         }
-        return groups, release.problem.table
+        return groups, release.problem.table[release.problem.observed]
     if against is not None:
         raise InputError("against needs a Synthesis; tables carry no fit to compare with")
     tables = list(release)

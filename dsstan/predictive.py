@@ -6,7 +6,8 @@ and ``synthesise`` knows nothing else of the model.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +42,14 @@ class Predictive:
         Factor on w in the copies, shape (N,).
     effect
         The effect carried, ``"auto"`` resolved.
+    X
+        Design matrix of the copies, shape (N, P): that of the table, but for
+        :meth:`with_design`.
     """
 
     def __init__(self, fit: Fit, effect: str = "auto") -> None:
         self.fit = fit
+        self.X = fit.problem.X
         self.carried, self.effect = carried_effect(fit, effect)
         self.prepare()
 
@@ -53,6 +58,15 @@ class Predictive:
         from dsstan.latent import LatentModel
 
         self.model = LatentModel(self.fit)
+
+    def with_design(self, X: Floats) -> Self:
+        """The same law at another design matrix, shape (N, P), as synthetic covariates make it.
+
+        The spatial effect and the coefficients are still those of the real table.
+        """
+        other = copy.copy(self)
+        other.X = X
+        return other
 
     @property
     def label(self) -> bytes:
@@ -76,7 +90,7 @@ class Predictive:
         p = parameters_at(self.fit, chain, iteration)
         w = self.model.draw(p, rng)
         noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
-        return np.asarray(problem.transform.inverse(problem.X @ p.beta + self.carried * w + noise))
+        return np.asarray(problem.transform.inverse(self.X @ p.beta + self.carried * w + noise))
 
     def inside(self, values: Floats) -> NDArray[np.bool_]:
         """Whether a rounded value is one that the model allows, shape (N,) or (m, N)."""

@@ -32,6 +32,8 @@ Array = NDArray[np.float64]
 
 _MIN_RECORDS = 3
 
+MISSING = ("refuse", "draw")
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -54,7 +56,7 @@ class Problem:
     design
         Design matrix and formula, reusable for copies of the table.
     y
-        Response on the modelled scale, shape (N,).
+        Response on the modelled scale, shape (N,); NaN where it is missing.
     coords
         Coordinates as given, shape (N, 2).
     coord_names
@@ -138,9 +140,19 @@ class Problem:
         """Largest distance between two sites, in ``unit``."""
         return largest_distance(self.unique_sites)
 
+    @cached_property
+    def observed(self) -> NDArray[np.bool_]:
+        """Records whose response is there, shape (N,)."""
+        return np.asarray(~np.isnan(self.y))
+
+    @property
+    def n_missing(self) -> int:
+        """Records whose response is missing, to be drawn with the model."""
+        return int(np.sum(~self.observed))
+
     def original(self) -> Array:
-        """Response of the table on its own scale, shape (N,)."""
-        return response_values(self.table[self.response], self.response)
+        """Response of the table on its own scale, shape (N,); NaN where it is missing."""
+        return response_values(self.table[self.response], self.response, missing=True)
 
     def with_response(self, values: Array) -> pd.DataFrame:
         """Copy of the table with another response.
@@ -181,6 +193,7 @@ class Problem:
         return copy
 
     def __repr__(self) -> str:
+        gaps = f", response missing in {self.n_missing}" if self.n_missing else ""
         shared = f", {self.n_coincident} records share one" if self.n_coincident else ""
         crs = f", {self.crs}" if self.crs else ""
         return "\n".join(
@@ -188,7 +201,7 @@ class Problem:
                 f"Problem {self.name!r}",
                 f"  formula   {self.formula}",
                 f"  response  {self.response}, modelled as {self.transform.name}",
-                f"  records   {self.n_records}, design columns {self.n_terms}",
+                f"  records   {self.n_records}, design columns {self.n_terms}{gaps}",
                 f"  sites     {self.n_sites} distinct{shared}",
                 f"  distance  {self.distance}, in {self.unit}{crs}",
             ]
@@ -203,6 +216,7 @@ def prepare(
     distance: str | None = None,
     crs: Any = None,
     name: str | None = None,
+    missing: str = "refuse",
 ) -> Problem:
     """Check a table against a formula and build the arrays of the model.
 
@@ -228,6 +242,10 @@ def prepare(
     name
         What the table is called in reports; by default what the loader of an example
         called it (``table.attrs["name"]``), else ``"table"``.
+    missing
+        What to do where the response is missing: ``"refuse"``, or ``"draw"``: the fit takes
+        the records that have it, and the others are drawn with the model; see
+        :func:`dsstan.synthesise`.
 
     Returns
     -------
@@ -276,8 +294,12 @@ def prepare(
             f"Column {parsed.response!r} is the response and a coordinate too. Coordinates are "
             "released as they are, so a response must be another column."
         )
-    design = build_design(parsed, frame)
-    if np.ptp(design.y) == 0.0:
+    if missing not in MISSING:
+        raise InputError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
+    design = build_design(parsed, frame, missing=missing == "draw")
+    there = np.flatnonzero(~np.isnan(design.y))
+    _check_observed(design, there)
+    if np.ptp(design.y[there]) == 0.0:
         raise TableError(
             f"Response {parsed.response!r} has the same value in every row. A response that "
             "varies is needed."
@@ -309,6 +331,19 @@ def prepare(
         seconds=time.perf_counter() - begin,
         source=None if isinstance(table, pd.DataFrame) else table,
     )
+
+
+def _check_observed(design: Design, there: NDArray[np.intp]) -> None:
+    """The records that have a response must carry the regression by themselves."""
+    X = design.X[there]
+    if len(there) < len(design.y) and (
+        len(there) < max(_MIN_RECORDS, X.shape[1] + 2) or np.linalg.matrix_rank(X) < X.shape[1]
+    ):
+        raise TableError(
+            f"Response {design.formula.response!r} is there in {len(there)} of "
+            f"{len(design.y)} records, too few to estimate every term of the formula from. "
+            "Take a term out, or find more values."
+        )
 
 
 def _check_extent(sites: Array, names: tuple[str, str]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dsstan.errors import InputError, is_number
 from dsstan.fit import PROTECTIONS, Fit, fit
+from dsstan.imputation import check_imputations
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.public import check_order
@@ -39,6 +40,8 @@ def protect(
     accept_failed: bool = False,
     strict: bool = False,
     rounding: str = "auto",
+    missing: str = "refuse",
+    imputations: int | None = None,
     progress: bool | None = None,
     **sampler: Any,
 ) -> Synthesis:
@@ -46,7 +49,7 @@ def protect(
 
     Parameters
     ----------
-    table, formula, coords, distance, crs, name
+    table, formula, coords, distance, crs, name, missing
         See :func:`dsstan.prepare`.
     copies
         L.
@@ -61,7 +64,7 @@ def protect(
         Threads of the synthesis.
     accept_failed
         Go on although a fit failed its verdict.
-    strict, rounding
+    strict, rounding, imputations
         See :func:`dsstan.synthesise`.
     progress
         Show progress; by default in a terminal.
@@ -77,7 +80,11 @@ def protect(
     check_choices(threshold, correlation, gamma, protection, copies, rounding)
     root = root_seed(seed)
     free_seed, kept_seed, copies_seed = stage_seeds(root)
-    problem = prepare(table, formula, coords=coords, distance=distance, crs=crs, name=name)
+    problem = prepare(
+        table, formula, coords=coords, distance=distance, crs=crs, name=name, missing=missing
+    )
+    if imputations is not None or problem.n_missing:
+        check_imputations(problem, copies, imputations)
     check_order(problem)
     common = {"priors": priors, "engine": engine, "progress": progress, **sampler}
     free = fit(problem, seed=free_seed, **common)
@@ -99,6 +106,7 @@ def protect(
         accept_failed=accept_failed,
         strict=strict,
         rounding=rounding,
+        imputations=imputations,
         progress=progress,
     )
     # The seed of the copies has 128 bits, and no more of chance than the one it comes from.

@@ -50,7 +50,7 @@ def check_order(problem: Problem) -> None:
         records in the order of the response.
     """
     response = problem.table[problem.response]
-    if nearly_sorted(problem.original()):
+    if nearly_sorted(problem.original()[problem.observed]):
         raise ReleaseError(
             f"the rows are in the order of the response {problem.response!r}, or nearly so, and "
             "copies keep the order of the rows: shuffle them first, with table.sample(frac=1)"
@@ -119,19 +119,48 @@ def metadata(
         "records": problem.n_records,
         "copies": release.copies,
         "files": files,
-        "model": {
-            "formula": problem.formula,
-            "outcome": release.fit.outcome,
-            "spatial_effect": "Gaussian process, exponential correlation",
-            "distance": problem.distance,
-            "unit": problem.unit,
-            "protection": release.fit.protection,
-            "effect": release.effect,
-        },
-        "rounding": "none" if release.rounding is None else "like the input",
+        "model": model_of(release),
+        "rounding": rounding_of(release),
         "csv_text": "quoted" if csv_text == "quote" and format == "csv" else "as it is",
-        "combining_rule": "Reiter (2003), partially synthetic data" if release.copies > 1 else None,
+        "combining_rule": combining_rule(release),
+        "imputations": _imputations(release),
+        "chain": None,
     }
+
+
+def model_of(release: Synthesis) -> dict[str, str]:
+    """What is published of the model behind one synthetic column."""
+    problem = release.problem
+    return {
+        "formula": problem.formula,
+        "outcome": release.fit.outcome,
+        "spatial_effect": "Gaussian process, exponential correlation",
+        "distance": problem.distance,
+        "unit": problem.unit,
+        "protection": release.fit.protection,
+        "effect": release.effect,
+    }
+
+
+def rounding_of(release: Synthesis) -> str:
+    """What is published of how the copies are rounded."""
+    return "none" if release.rounding is None else "like the input"
+
+
+def combining_rule(release: Synthesis) -> str | None:
+    """The rule that combines estimates from the copies; None where there is one copy."""
+    if release.imputation is not None:
+        return "Reiter (2004), partially synthetic data with imputed values"
+    return "Reiter (2003), partially synthetic data" if release.copies > 1 else None
+
+
+def _imputations(release: Synthesis) -> dict[str, int] | None:
+    """How many imputations of a missing response, and copies of each."""
+    labels = release.imputation
+    if labels is None:
+        return None
+    count = int(labels.max())
+    return {"count": count, "copies_each": release.copies // count}
 
 
 _MANY = """## How to use them
@@ -157,11 +186,41 @@ their intervals are too narrow.
 """
 
 
+_NESTED = """## How to use them
+
+The response was missing in some records. It was imputed {M} times, and {R} copies were
+drawn from each imputation: copies 1 to {R} from the first, and so on. Fit your model to each
+of the L = {M} x {R} copies and combine the estimates (Reiter 2004, *Simultaneous use of
+multiple imputation for missing data and disclosure limitation*, Survey Methodology 30,
+235-242):
+
+- estimate: q = mean of all
+- b: variance of the {M} means, one an imputation
+- w: mean of the {M} variances within an imputation
+- variance: T = u + (1 + 1/{M}) b - w / {R}, with u the mean of the squared standard errors;
+  where that is not above 0, T = u + (1 + 1/{M}) b
+- interval: q +/- t sqrt(T), Student's t with
+  T^2 / [((1 + 1/{M}) b)^2 / ({M} - 1) + (w / {R})^2 / ({M} ({R} - 1))] degrees of freedom;
+  in the second case ({M} - 1)(1 + u / ((1 + 1/{M}) b))^2
+
+In Python, `dsstan.combine(q, u, imputation=release.imputation)` does it, with `release` from
+`dsstan.reading.read_release`.
+"""
+
+
+def how_to_use(release: Synthesis) -> str:
+    """The part of the README that says how to combine."""
+    made = _imputations(release)
+    if made is not None:
+        return _NESTED.format(M=made["count"], R=made["copies_each"])
+    return _MANY if release.copies > 1 else _ONE
+
+
 def analyst_readme(release: Synthesis, files: list[str]) -> str:
     """What an analyst needs to know."""
     problem = release.problem
     response = problem.response.replace("`", "'")
-    use = _MANY if release.copies > 1 else _ONE
+    use = how_to_use(release)
     note = f"\n{release.fit.public_note}\n" if release.fit.public_note else ""
     return f"""# Partially synthetic data
 

@@ -16,9 +16,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dsstan._csv import check_rows, parsed_csv, read_csv
-from dsstan._metadata import check_metadata
+from dsstan._metadata import check_metadata, synthetic_columns
 from dsstan.cells import unquote
 from dsstan.errors import InputError, ReleaseError
 from dsstan.formula import parse
@@ -97,13 +98,27 @@ class PublicRelease:
 
     @property
     def synthetic_column(self) -> str:
-        """The column whose values are synthetic."""
+        """The column whose values are synthetic; of several the one drawn last."""
         return str(self.metadata["synthetic_column"])
+
+    @property
+    def synthetic_columns(self) -> tuple[str, ...]:
+        """Every column whose values are synthetic, in the order in which they were drawn."""
+        return synthetic_columns(self.metadata)
+
+    @property
+    def imputation(self) -> NDArray[np.intp] | None:
+        """Number, from 1, of the imputation behind each copy, for :func:`dsstan.combine`; None
+        where the response was missing nowhere."""
+        made = self.metadata["imputations"]
+        if made is None:
+            return None
+        return np.repeat(np.arange(1, made["count"] + 1), made["copies_each"])
 
     def __repr__(self) -> str:
         return (
             f"PublicRelease: {len(self.copies)} copies of {self.metadata['records']} records, "
-            f"{self.synthetic_column!r} synthetic"
+            f"{', '.join(map(repr, self.synthetic_columns))} synthetic"
         )
 
 
@@ -136,8 +151,8 @@ def read_release(folder: Path | str) -> PublicRelease:
     metadata = _metadata(public)
     copies = tuple(_copy(public, name, metadata) for name in metadata["files"])
     for name, copy in zip(metadata["files"], copies, strict=True):
-        others = copy.drop(columns=metadata["synthetic_column"])
-        first = copies[0].drop(columns=metadata["synthetic_column"])
+        others = copy.drop(columns=list(synthetic_columns(metadata)))
+        first = copies[0].drop(columns=list(synthetic_columns(metadata)))
         if not (others.equals(first) and others.index.equals(first.index)):
             _no(name, "differs from the first copy in a column that is not synthetic")
     return PublicRelease(metadata, copies)
@@ -181,7 +196,7 @@ def _refuse_constant(text: str) -> NoReturn:
 def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
     """One checked copy."""
     path = _plain_file(public / name)
-    columns, response = metadata["columns"], metadata["synthetic_column"]
+    columns = metadata["columns"]
     try:
         if name.endswith(".csv"):
             copy = _csv_copy(path, columns, metadata["index_columns"])
@@ -197,12 +212,13 @@ def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
         _no(name, "has another number of records than metadata.json says")
     if metadata["csv_text"] == "quoted" and name.endswith(".csv"):
         copy = unquote(copy)
-    values = copy[response]
-    if (
-        not pd.api.types.is_numeric_dtype(values.dtype)
-        or not np.isfinite(values.to_numpy(dtype=np.float64, na_value=np.nan)).all()
-    ):
-        _no(name, f"has no finite numbers in {response!r}")
+    for response in synthetic_columns(metadata):
+        values = copy[response]
+        if (
+            not pd.api.types.is_numeric_dtype(values.dtype)
+            or not np.isfinite(values.to_numpy(dtype=np.float64, na_value=np.nan)).all()
+        ):
+            _no(name, f"has no finite numbers in {response!r}")
     return copy
 
 

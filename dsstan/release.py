@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from dsstan._settings import finite, settings
-from dsstan.assessment import Assessment, assess
+from dsstan.assessment import Assessment, assess, check_floor
 from dsstan.cells import check_cells, quote, texts
 from dsstan.conditions import conditions
 from dsstan.disclosure import Disclosure, disclosure
@@ -105,11 +105,9 @@ def write_release(
     if format not in FORMATS:
         raise InputError(f"format must be csv or parquet, got {format!r}")
     check_cells(release.problem.table[public_columns(release)], format, csv_text)
-    if assessment is None and can_assess(release):
-        assessment = assess(release, absolute=absolute, floor=floor, progress=False)
-    risks = disclosure(release, absolute=absolute) if assessment is None else assessment
-    if assessment is not None and not accept_below_floor:
-        check_reached(assessment)
+    risks = assessment or measured(release, absolute=absolute, floor=floor, progress=False)
+    if isinstance(risks, Assessment) and not accept_below_floor:
+        check_reached(risks)
     kept = utility(release) if release.copies > 1 else None
     try:
         with _partial(target) as partial:
@@ -185,11 +183,41 @@ def check_reached(found: Assessment) -> None:
         )
 
 
+def measured(
+    release: Synthesis,
+    *,
+    absolute: float | None = None,
+    floor: float | None = None,
+    progress: bool | None = None,
+) -> Assessment | Disclosure:
+    """The assessment of a release, or where there can be none the shares near the truth.
+
+    Raises
+    ------
+    InputError
+        If there is a floor, and no assessment to hold it against.
+    """
+    if can_assess(release):
+        return assess(release, absolute=absolute, floor=floor, progress=progress)
+    check_floor(floor)
+    if floor is not None:
+        raise InputError(
+            "a floor is held against the attacker's sd, which is known for a Gaussian response "
+            "without gaps and with an unrestricted fit beside it: leave the floor out"
+        )
+    return disclosure(release, absolute=absolute)
+
+
 def can_assess(release: Synthesis) -> bool:
-    """Whether the response is Gaussian, with an unrestricted fit to hold the release against."""
+    """Whether the closed forms hold: a Gaussian response without gaps, and an unrestricted fit."""
     fits = release.fits.values()
     gaussian = all(fit.outcome == "Gaussian" for fit in fits)
-    return gaussian and (release.fit.kind == "unrestricted" or release.fit.start is not None)
+    complete = release.problem.n_missing == 0
+    return (
+        gaussian
+        and complete
+        and (release.fit.kind == "unrestricted" or release.fit.start is not None)
+    )
 
 
 def check_target(folder: str | os.PathLike[str]) -> Path:
@@ -219,13 +247,14 @@ def summary(
     free = fit.start if fit.kind == "restricted" else fit
     restricted = fit if fit.kind == "restricted" else None
     fits = {"unrestricted": free, "restricted": restricted}
-    verdicts = [f.verdict for f in fits.values() if f is not None]
+    verdicts = [f.verdict for f in release.fits.values()]
     seconds: dict[str, float | None] = {"prepare": problem.seconds}
     seconds |= {name: f.seconds if f else None for name, f in fits.items()}
     seconds |= {"synthesis": release.seconds, "disclosure": risks.seconds}
     return {
         "dataset": problem.name,
         "records": problem.n_records,
+        "missing": problem.n_missing,
         "sites": problem.n_sites,
         "flagged": int(fit.flagged.sum()),
         "copies": release.copies,
@@ -236,13 +265,13 @@ def summary(
         "effect": release.effect,
         "threshold": None if fit.weights is None else finite(fit.weights.threshold),
         "unit": problem.unit,
-        "surface_error": max(f.surface_error for f in fits.values() if f is not None),
+        "surface_error": max(f.surface_error for f in release.fits.values()),
         "verdict": {
             "passed": all(v.passed for v in verdicts),
             "conditions": conditions(release),
             "failures": [str(c) for v in verdicts for c in v.failures],
             "warnings": [str(c) for v in verdicts for c in v.warnings]
-            + [note for f in fits.values() if f is not None for note in f.notes],
+            + list(dict.fromkeys(note for f in release.fits.values() for note in f.notes)),
         },
         "seconds": {key: finite(value) for key, value in seconds.items()},
         "terms": {f"beta_{j}": term for j, term in enumerate(problem.terms)},
@@ -318,13 +347,15 @@ def _write_confidential(
     """Everything that must not be published, but for the report."""
     fit = release.fit
     quoting = _quoting(release.problem.table)  # for its index, which both CSVs have
-    for f in release.fits.values():
-        _parquet(draws_table(f), folder / f"draws_{f.kind}.parquet", index=False)
+    for name, f in release.fits.items():
+        _parquet(draws_table(f), folder / f"draws_{name}.parquet", index=False)
     if fit.weights is not None:
         table = fit.weights.table(release.problem).drop(columns="geometry", errors="ignore")
         table.to_csv(folder / "flags.csv", quoting=quoting)
     risks.records.to_csv(folder / "risks.csv", quoting=quoting)
     picks = pd.DataFrame(release.draw_index, columns=["chain", "iteration"])
+    if release.imputation is not None:
+        picks["imputation"] = release.imputation
     picks.index = pd.RangeIndex(1, release.copies + 1, name="copy")
     picks.to_csv(folder / "copies.csv")
     _json(folder / "summary.json", summary(release, risks, kept))

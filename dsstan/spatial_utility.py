@@ -14,6 +14,7 @@ from scipy.stats import norm
 from dsstan.disclosure import sides
 from dsstan.errors import InputError
 from dsstan.fit import Fit
+from dsstan.latent import require_complete
 from dsstan.pooling import SMOOTHING_BIAS, PooledAnalysis, pool
 from dsstan.spatial_estimators import (
     PARAMETERS,
@@ -96,6 +97,7 @@ class _Data:
 def _data(release: Synthesis, against: Fit | Synthesis | None) -> _Data:
     """What every comparison of a release needs."""
     problem = release.problem
+    require_complete(problem)
     responses = {"original": problem.y[None]}
     responses.update({name: s.modelled() for name, s in sides(release, against).items()})
     return _Data(problem.X, problem.sites, problem.d_max, responses)

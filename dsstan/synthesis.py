@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from dsstan.conditions import few_draws
 from dsstan.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.fit import Fit
 from dsstan.latent import spread_draws
-from dsstan.predictive import EFFECTS
+from dsstan.predictive import EFFECTS, Predictive
 from dsstan.progress import progress_bar
 from dsstan.rounding import ROUNDINGS, Rounding, find_rounding
 from dsstan.seeds import (
@@ -103,6 +104,12 @@ class Synthesis:
         return {f.kind: f for f in (self.fit.start, self.fit) if f is not None}
 
     @property
+    def imputation(self) -> NDArray[np.intp] | None:
+        """Number, from 1, of the imputation behind each copy, shape (L,); None where the
+        response was missing nowhere."""
+        return None
+
+    @property
     def copies(self) -> int:
         """L, the number of copies."""
         return len(self.values)
@@ -163,6 +170,9 @@ class Synthesis:
 
         They are never published, so nothing about that fit is refused here.
         """
+        return self._as_many(fit)
+
+    def _as_many(self, fit: Fit, imputations: int | None = None) -> Synthesis:
         return synthesise(
             fit,
             self.copies,
@@ -170,6 +180,7 @@ class Synthesis:
             accept_failed=True,
             accept_few_draws=True,
             rounding="none" if self.rounding is None else "auto",
+            imputations=imputations,
             progress=False,
         )
 
@@ -204,6 +215,7 @@ def synthesise(
     accept_few_draws: bool = False,
     strict: bool = False,
     rounding: str = "auto",
+    imputations: int | None = None,
     progress: bool | None = None,
 ) -> Synthesis:
     """Replace the sensitive values by L posterior-predictive draws.
@@ -236,6 +248,11 @@ def synthesise(
         ``"auto"`` rounds the copies as the column is rounded, with its digits and its heaping
         (see :mod:`dsstan.rounding`); ``"none"`` leaves all digits. The type of the column
         rounds in any case.
+    imputations
+        M, where the response of some records is missing (``prepare(..., missing="draw")``),
+        by default 5: the gaps are drawn M times, the model is fitted again to each completed
+        table, and L / M copies are drawn from each, which must be a whole number from 2 on.
+        :func:`dsstan.combine` pools them by the nested rule of Reiter (2004).
 
     Raises
     ------
@@ -245,19 +262,84 @@ def synthesise(
         If L is below 1 or above the number of draws, or the effect is unknown.
     """
     begin = time.perf_counter()
-    _check(fit, copies, effect, workers, accept_failed, accept_few_draws, strict)
-    if rounding not in ROUNDINGS:
-        raise InputError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
+    if fit.problem.n_missing:
+        from dsstan.imputation import synthesise_completed
+
+        return synthesise_completed(
+            fit,
+            copies,
+            imputations,
+            seed=seed,
+            effect=effect,
+            workers=workers,
+            accept_failed=accept_failed,
+            accept_few_draws=accept_few_draws,
+            strict=strict,
+            rounding=rounding,
+            progress=progress,
+        )
+    if imputations is not None:
+        raise InputError("imputations are for a missing response, and none is missing")
+    check_release(fit, copies, effect, workers, accept_failed, accept_few_draws, strict, rounding)
     root = root_seed(seed)
     law = fit.predictive(effect)
+    digits = find_digits(fit.problem) if rounding == "auto" else None
+    values, picks, moved = draw_copies(
+        law, copies, root=root, digits=digits, workers=workers, progress=progress
+    )
+    return Synthesis(
+        fit,
+        values,
+        law.effect,
+        picks,
+        root,
+        time.perf_counter() - begin,
+        (accept_failed, accept_few_draws),
+        moved,
+        digits,
+        seed_bits(seed),
+    )
+
+
+def draw_copies(
+    law: Predictive,
+    copies: int,
+    *,
+    root: int,
+    digits: Rounding | None,
+    laws: Callable[[int], Predictive] | None = None,
+    workers: int = 1,
+    progress: bool | None = None,
+) -> tuple[Floats, NDArray[np.intp], float]:
+    """Copies as they are published, nothing checked.
+
+    Parameters
+    ----------
+    law
+        How the fit draws a copy.
+    copies, root, digits, workers
+        As in :class:`Synthesis` and :func:`synthesise`.
+    laws
+        The law of each copy by its number, where they differ in their design matrix.
+
+    Returns
+    -------
+    values
+        Shape (L, N).
+    picks
+        Chain and iteration of the draw behind each copy, shape (L, 2).
+    moved
+        Share of values that were moved to an end of the column's range, of which it warns.
+    """
+    fit = law.fit
     picks = spread_draws(fit, copies)
     children = stream(root, COPIES, law.label).spawn(copies)
     problem = fit.problem
-    digits = _digits(problem) if rounding == "auto" else None
 
     def one(number: int) -> tuple[Floats, Floats]:
         rng = np.random.default_rng(children[number])
-        raw = law.draw(int(picks[number, 0]), int(picks[number, 1]), rng)
+        mine = law if laws is None else laws(number)
+        raw = mine.draw(int(picks[number, 0]), int(picks[number, 1]), rng)
         return raw, raw if digits is None else digits.apply(raw, rng, law.inside)
 
     values, moved = np.empty((copies, problem.n_records)), 0
@@ -277,29 +359,18 @@ def synthesise(
             f"{problem.response!r} can hold ({problem.table[problem.response].dtype}) and were "
             "moved to its end: give the column a wider type, or model its logarithm",
             DsstanWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return Synthesis(
-        fit,
-        values,
-        law.effect,
-        picks,
-        root,
-        time.perf_counter() - begin,
-        (accept_failed, accept_few_draws),
-        moved / values.size,
-        digits,
-        seed_bits(seed),
-    )
+    return values, picks, moved / values.size
 
 
-def _digits(problem: Problem) -> Rounding:
+def find_digits(problem: Problem) -> Rounding:
     """How the response's column is rounded."""
     dtype = problem.table[problem.response].dtype
-    return find_rounding(problem.original(), getattr(dtype, "numpy_dtype", dtype))
+    return find_rounding(problem.original()[problem.observed], getattr(dtype, "numpy_dtype", dtype))
 
 
-def _check(
+def check_release(
     fit: Fit,
     copies: int,
     effect: str,
@@ -307,8 +378,11 @@ def _check(
     accept_failed: bool,
     accept_few_draws: bool,
     strict: bool,
+    rounding: str,
 ) -> None:
-    """Refuse what must not reach a release."""
+    """Refuse what must not reach a release; see :func:`synthesise`."""
+    if rounding not in ROUNDINGS:
+        raise InputError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
     for name, value in (("copies", copies), ("workers", workers)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1")

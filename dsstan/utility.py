@@ -43,10 +43,17 @@ class Pooled:
     high: Floats
 
 
-def combine(estimates: ArrayLike, variances: ArrayLike, *, level: float = LEVEL) -> Pooled:
+def combine(
+    estimates: ArrayLike,
+    variances: ArrayLike,
+    *,
+    level: float = LEVEL,
+    imputation: ArrayLike | None = None,
+) -> Pooled:
     """Combine the estimates of L partially synthetic copies (Reiter 2003).
 
-    Not Rubin's rule for missing data, whose (1 + 1/L) b + u_bar is too wide here.
+    Not Rubin's rule for missing data, whose (1 + 1/L) b + u_bar is too wide here. Where the
+    response of some records was missing, by the nested rule of :func:`combine_nested`.
 
     Parameters
     ----------
@@ -54,6 +61,9 @@ def combine(estimates: ArrayLike, variances: ArrayLike, *, level: float = LEVEL)
         Each copy's estimates and squared standard errors, shape (L, P).
     level
         Of the interval.
+    imputation
+        Number of the imputation that each copy was made from, shape (L,), where the copies
+        come from several; ``metadata.json`` of a release has it. The same number of copies each.
 
     Raises
     ------
@@ -88,6 +98,9 @@ def combine(estimates: ArrayLike, variances: ArrayLike, *, level: float = LEVEL)
         raise InputError("estimates must be finite, and variances finite and not negative")
     if not 0 < level < 1:
         raise InputError("level must lie between 0 and 1")
+    if imputation is not None:
+        rows = rows_by_imputation(imputation, copies)
+        return combine_nested(q[rows], u[rows], level=level)
     q_bar, u_bar = q.mean(axis=0), u.mean(axis=0)
     b = (q - q[0]).var(axis=0, ddof=1)  # exactly 0 where all copies agree
     if copies == 2 and np.any(b > u_bar):
@@ -102,6 +115,62 @@ def combine(estimates: ArrayLike, variances: ArrayLike, *, level: float = LEVEL)
         df = (copies - 1) * (1.0 + copies * u_bar / np.where(b > 0, b, 0.0)) ** 2
     half = stats.t.ppf(0.5 + level / 2, np.where(b > 0, df, np.inf)) * np.sqrt(variance)
     df = np.where(b > 0, df, np.inf)
+    return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
+
+
+def rows_by_imputation(imputation: ArrayLike, copies: int) -> NDArray[np.intp]:
+    """Rows of the copies of each imputation, shape (M, R).
+
+    Raises
+    ------
+    InputError
+        If there is not one number a copy, or not two imputations at least with as many copies
+        each, two at least.
+    """
+    labels = np.asarray(imputation)
+    counts = np.unique(labels, return_counts=True)[1]
+    equal = len(counts) >= 2 and counts.min() >= 2 and counts.min() == counts.max()
+    if labels.shape != (copies,) or not equal:
+        raise InputError(
+            "imputation needs one number a copy, of two imputations at least with as many copies "
+            f"each, two at least; got shape {labels.shape} for {copies} copies"
+        )
+    order: NDArray[np.intp] = np.argsort(labels, kind="stable")
+    return order.reshape(len(counts), -1)
+
+
+def combine_nested(q: Floats, u: Floats, *, level: float = LEVEL) -> Pooled:
+    """Combine R copies of each of M imputations of the missing values.
+
+    Reiter (2004), Survey Methodology 30, 235-242. With b the variance of the imputations'
+    means and w the mean of the variances within an imputation,
+    T = u_bar + (1 + 1/M) b - w / R. Student's t has
+    T^2 / [((1 + 1/M) b)^2 / (M - 1) + (w / R)^2 / (M (R - 1))] degrees of freedom. Where T is
+    not positive, T = u_bar + (1 + 1/M) b with (M - 1)(u_bar / ((1 + 1/M) b) + 1)^2, which is on
+    the safe side.
+
+    Parameters
+    ----------
+    q, u
+        Estimates and squared standard errors, shape (M, R, P), M and R at least 2.
+    level
+        Of the interval.
+    """
+    M, R = q.shape[:2]
+    means = q.mean(axis=1)
+    b = (1.0 + 1.0 / M) * (means - means[0]).var(axis=0, ddof=1)
+    w = (q - q[:, :1]).var(axis=1, ddof=1).mean(axis=0) / R
+    u_bar = u.mean(axis=(0, 1))
+    variance = u_bar + b - w
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        df = variance**2 / (b**2 / (M - 1) + w**2 / (M * (R - 1)))
+        safe = (M - 1) * (1.0 + u_bar / b) ** 2
+    negative = ~(variance > 0)
+    variance = np.where(negative, u_bar + b, variance)
+    df = np.where(negative, safe, df)
+    df = np.where((b == 0) & (w == 0), np.inf, df)
+    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(variance)
+    q_bar = means.mean(axis=0)
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
 
 
@@ -123,10 +192,16 @@ def least_squares(X: Floats, y: Floats, *, level: float = LEVEL) -> Pooled:
     return Pooled(coef, u, df, coef - half, coef + half)
 
 
-def least_squares_of_copies(X: Floats, copies: Iterable[Floats], *, level: float = LEVEL) -> Pooled:
+def least_squares_of_copies(
+    X: Floats,
+    copies: Iterable[Floats],
+    *,
+    level: float = LEVEL,
+    imputation: ArrayLike | None = None,
+) -> Pooled:
     """The same of each copy, combined; two copies at least."""
     coefs, variances = zip(*(ols(X, y) for y in copies), strict=True)
-    return combine(np.stack(coefs), np.stack(variances), level=level)
+    return combine(np.stack(coefs), np.stack(variances), level=level, imputation=imputation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,11 +288,16 @@ def utility(
             f"the copies replace {problem.response!r}; the formula's response is "
             f"{parsed.response!r}, which is unchanged in every copy"
         )
-    design = build_design(parsed, problem.table)
-    rows = _rows("original", design.terms, least_squares(design.X, design.y, level=level))
+    design = build_design(parsed, problem.table, missing=problem.n_missing > 0)
+    there = problem.observed  # the original's estimates are those of the records that have one
+    found = least_squares(design.X[there], design.y[there], level=level)
+    rows = _rows("original", design.terms, found)
     for name, synthesis in sides(release, against).items():
         copies = parsed.transform.forward(synthesis.values)
-        rows += _rows(name, design.terms, least_squares_of_copies(design.X, copies, level=level))
+        pooled = least_squares_of_copies(
+            design.X, copies, level=level, imputation=synthesis.imputation
+        )
+        rows += _rows(name, design.terms, pooled)
     return Utility(pd.DataFrame(rows), formula, level)
 
 

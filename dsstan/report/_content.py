@@ -58,8 +58,11 @@ def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding
     ]
     found += _accepted(release)
     found += _of_risks(release, risks)
+    told: set[str] = set()
     for kind, fit in release.fits.items():
-        found += [Finding("note", f"Note of the {kind} fit", _sentence(n)) for n in fit.notes]
+        fresh = [note for note in fit.notes if note not in told]
+        found += [Finding("note", f"Note of the {kind} fit", _sentence(n)) for n in fresh]
+        told |= set(fresh)
     order = {"failure": 0, "warning": 1, "note": 2}
     return sorted(found, key=lambda f: order[f.severity])
 

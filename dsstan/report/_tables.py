@@ -112,6 +112,8 @@ def checks(fits: Mapping[str, Fit]) -> Markup:
 
 
 def _titled(name: str, fits: Mapping[str, Fit]) -> str:
+    if name.startswith("imputation"):
+        return f"fit to {name.replace('_', ' ')}"
     when = f" ({WHEN[name]})" if "restricted" in fits else ""
     return f"{name} fit{when}"
 
