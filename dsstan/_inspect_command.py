@@ -76,6 +76,7 @@ def _public(release: PublicRelease) -> dict[str, Any]:
     keys = ("software", "synthetic_column", "records", "copies", "model", "rounding")
     return {
         **{key: metadata[key] for key in keys},
+        "synthetic_columns": list(release.synthetic_columns),
         "columns": list(metadata["columns"]),
         "combining_rule": metadata["combining_rule"],
     }
@@ -142,7 +143,8 @@ def _show(found: Mapping[str, Any]) -> None:
     model = public["model"]
     say(f"Release:    {found['path']} ({' and '.join(found['parts'])})")
     say(f"Records:    {public['records']}, {public['copies']} copies, made by {public['software']}")
-    say(f"Synthetic:  {public['synthetic_column']}; all other columns are as collected")
+    made = ", then ".join(public["synthetic_columns"])
+    say(f"Synthetic:  {made}; all other columns are as collected")
     say(f"Model:      {model['formula']}; {model['spatial_effect']}")
     say(f"Distance:   {model['distance']}, in {model['unit']}")
     say(f"Protection: {model['protection']}, carrying {model['effect']}")

@@ -130,6 +130,34 @@ class Design:
     X: Array = field(repr=False)
     terms: tuple[str, ...]
     y: Array = field(repr=False)
+    _spec: Any = field(repr=False, default=None)
+
+    def X_of(self, table: pd.DataFrame) -> Array:
+        """Design matrix of a table whose covariates differ, shape (N, P), read-only.
+
+        Terms keep what they learnt from the first table: the mean and sd of ``scale()``, for
+        example, are those of the real covariate.
+
+        Raises
+        ------
+        FormulaError
+            If a term can't be computed from the table.
+        TableError
+            If a term is not finite there.
+        """
+        matrix = _matrix(self._spec, _covariates(self.formula, table), self.formula)
+        X = np.array(matrix, dtype=np.float64, order="C")
+        finite = np.asarray(np.isfinite(X), dtype=np.bool_)
+        if not finite.all():
+            term = self.terms[int(np.argmin(finite.all(axis=0)))]
+            raise TableError(
+                f"Term {term!r} of the formula is infinite or undefined in "
+                f"{describe_rows(np.asarray(~finite.all(axis=1)))} of a copy: a synthetic covariate is out of "
+                "its range there. Take the term as it is, or model the covariate on a scale that "
+                "keeps it in range."
+            )
+        X.setflags(write=False)
+        return X
 
     def y_of(self, table: pd.DataFrame) -> Array:
         """Response of a table on the modelled scale, shape (N,), read-only.
@@ -325,18 +353,36 @@ def build_design(parsed: ParsedFormula, table: pd.DataFrame, *, missing: bool = 
     """
     for name in (parsed.response, *parsed.columns):
         require_column(name, table, parsed.text)
-    frame = pd.DataFrame(
+    matrix = _matrix(parsed._terms, _covariates(parsed, table), parsed)
+    X = np.array(matrix, dtype=np.float64, order="C")
+    owner = {
+        column: str(term) for term, _, columns in matrix.model_spec.structure for column in columns
+    }
+    terms = tuple(matrix.model_spec.column_names)
+    names = [str(term) for term in parsed._terms]
+    check_matrix(X, [owner[term] for term in terms], names, parsed.text)
+    X.setflags(write=False)
+    y = _response(parsed, table, missing=missing)
+    return Design(parsed, X, terms, y, matrix.model_spec)
+
+
+def _covariates(parsed: ParsedFormula, table: pd.DataFrame) -> pd.DataFrame:
+    """The columns of the right side, checked."""
+    return pd.DataFrame(
         {
             name: covariate(table[name], name, category=name in parsed.categories)
             for name in parsed.columns
         },
         index=pd.RangeIndex(len(table)),
     )
+
+
+def _matrix(terms: Any, frame: pd.DataFrame, parsed: ParsedFormula) -> Any:
+    """Model matrix of terms, or of a model specification, as formulaic has it."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            matrix = parsed._terms.get_model_matrix(frame, context=CONTEXT, na_action="ignore")
-            X = np.array(matrix, dtype=np.float64, order="C")
+            return terms.get_model_matrix(frame, context=CONTEXT, na_action="ignore")
     except Exception:  # of any kind, and its text may hold values
         clash = [name for name in parsed.columns if name in CONTEXT]
         raise FormulaError(
@@ -349,14 +395,6 @@ def build_design(parsed: ParsedFormula, table: pd.DataFrame, *, missing: bool = 
                 "categories, the others numbers) and sensible options."
             )
         ) from None
-    owner = {
-        column: str(term) for term, _, columns in matrix.model_spec.structure for column in columns
-    }
-    terms = tuple(matrix.model_spec.column_names)
-    names = [str(term) for term in parsed._terms]
-    check_matrix(X, [owner[term] for term in terms], names, parsed.text)
-    X.setflags(write=False)
-    return Design(parsed, X, terms, _response(parsed, table, missing=missing))
 
 
 def _response(parsed: ParsedFormula, table: pd.DataFrame, *, missing: bool = False) -> Array:

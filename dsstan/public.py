@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +27,11 @@ def check_public(release: Synthesis) -> None:
         If a column that would be published, the index or the rows themselves put the records
         in the order of the response, or its reverse, or nearly so.
     """
-    check_order(release.problem)
-    table, response = release.problem.table, release.problem.response
-    for name in public_columns(release):
-        if name != response and gives_away(table[name], table[response]):
+    made = synthetic(release)
+    for step, name in itertools.product(release.steps, public_columns(release)):
+        check_order(step.problem)
+        table, response = step.problem.table, step.problem.response
+        if name not in made and gives_away(table[name], table[response]):
             raise ReleaseError(
                 f"column {name!r} puts the records in the order of the response {response!r}, or "
                 "nearly so, and would be published as it is: leave it out of the table before "
@@ -66,10 +68,15 @@ def check_order(problem: Problem) -> None:
 
 
 def public_columns(release: Synthesis) -> list[str]:
-    """Columns of the copies: all of the table's but the one that holds the weights."""
-    weights = release.fit.weights
-    withheld = None if weights is None else weights.column
-    return [name for name in release.problem.table.columns if name != withheld]
+    """Columns of the copies: all of the table's but those that hold weights."""
+    all_weights = [step.fit.weights for step in release.steps]
+    withheld = {weights.column for weights in all_weights if weights is not None}
+    return [name for name in release.problem.table.columns if name not in withheld]
+
+
+def synthetic(release: Synthesis) -> list[str]:
+    """The synthetic columns, in the order in which they were drawn."""
+    return [step.problem.response for step in release.steps]
 
 
 def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
@@ -90,9 +97,9 @@ def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
         table.index = table.index.remove_unused_categories()
     elif isinstance(table.index, pd.MultiIndex):
         table.index = table.index.remove_unused_levels()
-    response = release.problem.response
-    if release.whole_numbers:
-        table[response] = table[response].astype(np.int64)
+    for step in release.steps:
+        if step.whole_numbers:
+            table[step.problem.response] = table[step.problem.response].astype(np.int64)
     return table
 
 
@@ -124,7 +131,7 @@ def metadata(
         "csv_text": "quoted" if csv_text == "quote" and format == "csv" else "as it is",
         "combining_rule": combining_rule(release),
         "imputations": _imputations(release),
-        "chain": None,
+        "chain": chain_of(release),
     }
 
 
@@ -140,6 +147,20 @@ def model_of(release: Synthesis) -> dict[str, str]:
         "protection": release.fit.protection,
         "effect": release.effect,
     }
+
+
+def chain_of(release: Synthesis) -> list[dict[str, Any]] | None:
+    """What is published of each synthetic column, where there are several."""
+    if len(release.steps) == 1:
+        return None
+    return [
+        {
+            "synthetic_column": step.problem.response,
+            "model": model_of(step),
+            "rounding": rounding_of(step),
+        }
+        for step in release.steps
+    ]
 
 
 def rounding_of(release: Synthesis) -> str:
@@ -219,14 +240,21 @@ def how_to_use(release: Synthesis) -> str:
 def analyst_readme(release: Synthesis, files: list[str]) -> str:
     """What an analyst needs to know."""
     problem = release.problem
-    response = problem.response.replace("`", "'")
+    named = [f"`{name.replace('`', chr(39))}`" for name in synthetic(release)]
+    response = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    order = (
+        f" Each of {response} was drawn given the synthetic values of those before it."
+        if len(named) > 1
+        else ""
+    )
+    notes = [step.fit.public_note for step in release.steps if step.fit.public_note]
     use = how_to_use(release)
-    note = f"\n{release.fit.public_note}\n" if release.fit.public_note else ""
+    note = "".join(f"\n{text}\n" for text in notes)
     return f"""# Partially synthetic data
 
 {release.copies} copies of one table of {problem.n_records} records: `{files[0]}` to
-`{files[-1]}`. Every column but `{response}` is as it was collected. The values of
-`{response}` are synthetic in every copy and every row: draws from a spatial model.
+`{files[-1]}`. Every column but {response} is as it was collected. The values of
+{response} are synthetic in every copy and every row: draws from a spatial model.{order}
 No value was copied from a record.
 
 {use}

@@ -20,6 +20,7 @@ import pandas as pd
 from dsstan._settings import finite, settings
 from dsstan.assessment import Assessment, assess, check_floor
 from dsstan.cells import check_cells, quote, texts
+from dsstan.chain import GivenSynthesis, joint_disclosure
 from dsstan.conditions import conditions
 from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import DisclosureError, InputError, ReleaseError
@@ -118,6 +119,12 @@ def write_release(
             _write_confidential(release, risks, kept, confidential)
             if report:
                 write_report(release, risks, analysis or kept, confidential / "report.html")
+            for number, step in enumerate(release.steps[:-1], 1):
+                inner = _folder(confidential / f"step_{number}", 0o700)
+                shares, own = disclosure(step), utility(step) if step.copies > 1 else None
+                _write_confidential(step, shares, own, inner)
+                if report:
+                    write_report(step, shares, own, inner / "report.html")
             _sync(whole)
             whole.chmod(0o755)
             check_target(target)
@@ -209,15 +216,12 @@ def measured(
 
 
 def can_assess(release: Synthesis) -> bool:
-    """Whether the closed forms hold: a Gaussian response without gaps, and an unrestricted fit."""
+    """Whether the closed forms hold: one Gaussian response without gaps, an unrestricted fit."""
     fits = release.fits.values()
     gaussian = all(fit.outcome == "Gaussian" for fit in fits)
-    complete = release.problem.n_missing == 0
-    return (
-        gaussian
-        and complete
-        and (release.fit.kind == "unrestricted" or release.fit.start is not None)
-    )
+    single = release.problem.n_missing == 0 and len(release.steps) == 1
+    free = release.fit.kind == "unrestricted" or release.fit.start is not None
+    return gaussian and single and free
 
 
 def check_target(folder: str | os.PathLike[str]) -> Path:
@@ -279,6 +283,22 @@ def summary(
         "disclosure": _shares(shares),
         "attacker": risks.summary() if isinstance(risks, Assessment) else None,
         "utility": None if kept is None else _estimates(kept),
+        "chain": _chain(release),
+    }
+
+
+def _chain(release: Synthesis) -> dict[str, Any] | None:
+    """Columns of a chain, and the mean shares of copies near the truth of all at once."""
+    if not isinstance(release, GivenSynthesis):
+        return None
+    joint = joint_disclosure(release)
+    groups = {"flagged": joint["flagged"], "unflagged": ~joint["flagged"]}
+    return {
+        "columns": [step.problem.response for step in release.steps],
+        "all_within_relative": {
+            name: finite(float(joint.loc[members, "all"].mean()))
+            for name, members in groups.items()
+        },
     }
 
 
@@ -353,6 +373,8 @@ def _write_confidential(
         table = fit.weights.table(release.problem).drop(columns="geometry", errors="ignore")
         table.to_csv(folder / "flags.csv", quoting=quoting)
     risks.records.to_csv(folder / "risks.csv", quoting=quoting)
+    if isinstance(release, GivenSynthesis):
+        joint_disclosure(release).to_csv(folder / "joint_risks.csv", quoting=quoting)
     picks = pd.DataFrame(release.draw_index, columns=["chain", "iteration"])
     if release.imputation is not None:
         picks["imputation"] = release.imputation

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,6 +36,7 @@ from dsstan.seeds import (
 )
 
 if TYPE_CHECKING:
+    from dsstan.formula import Design
     from dsstan.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -134,6 +136,15 @@ class Synthesis:
         values = nw.new_series(name, table[name].to_list(), backend=frame.implementation)
         return frame.with_columns(values.cast(frame.schema[name])).to_native()
 
+    @property
+    def steps(self) -> tuple[Synthesis, ...]:
+        """The copies of every synthetic column, in the order in which they were drawn."""
+        return (self,)
+
+    def designs(self, design: Design) -> Iterator[Floats]:
+        """Design matrix of each copy, L of them, shape (N, P)."""
+        return itertools.repeat(design.X, self.copies)
+
     def modelled(self) -> Floats:
         """The published values on the modelled scale, shape (L, N)."""
         return np.asarray(self.problem.transform.forward(self.values))
@@ -216,6 +227,7 @@ def synthesise(
     strict: bool = False,
     rounding: str = "auto",
     imputations: int | None = None,
+    given: Synthesis | None = None,
     progress: bool | None = None,
 ) -> Synthesis:
     """Replace the sensitive values by L posterior-predictive draws.
@@ -253,6 +265,10 @@ def synthesise(
         by default 5: the gaps are drawn M times, the model is fitted again to each completed
         table, and L / M copies are drawn from each, which must be a whole number from 2 on.
         :func:`dsstan.combine` pools them by the nested rule of Reiter (2004).
+    given
+        Copies of another column of the same table, as many as are drawn: copy l is drawn at the
+        synthetic values of their copy l, and the result is the release of both (of all, where
+        they were drawn given others). Their formula must not use this response.
 
     Raises
     ------
@@ -262,6 +278,25 @@ def synthesise(
         If L is below 1 or above the number of draws, or the effect is unknown.
     """
     begin = time.perf_counter()
+    if given is not None:
+        from dsstan.chain import synthesise_given
+
+        if copies != given.copies:
+            raise InputError(
+                f"the copies given are {given.copies}, so as many must be drawn, not {copies}"
+            )
+        return synthesise_given(
+            fit,
+            given,
+            seed=seed,
+            effect=effect,
+            workers=workers,
+            accept_failed=accept_failed,
+            accept_few_draws=accept_few_draws,
+            strict=strict,
+            rounding=rounding,
+            progress=progress,
+        )
     if fit.problem.n_missing:
         from dsstan.imputation import synthesise_completed
 

@@ -192,16 +192,10 @@ def least_squares(X: Floats, y: Floats, *, level: float = LEVEL) -> Pooled:
     return Pooled(coef, u, df, coef - half, coef + half)
 
 
-def least_squares_of_copies(
-    X: Floats,
-    copies: Iterable[Floats],
-    *,
-    level: float = LEVEL,
-    imputation: ArrayLike | None = None,
-) -> Pooled:
+def least_squares_of_copies(X: Floats, copies: Iterable[Floats], *, level: float = LEVEL) -> Pooled:
     """The same of each copy, combined; two copies at least."""
     coefs, variances = zip(*(ols(X, y) for y in copies), strict=True)
-    return combine(np.stack(coefs), np.stack(variances), level=level, imputation=imputation)
+    return combine(np.stack(coefs), np.stack(variances), level=level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,9 +287,12 @@ def utility(
     found = least_squares(design.X[there], design.y[there], level=level)
     rows = _rows("original", design.terms, found)
     for name, synthesis in sides(release, against).items():
-        copies = parsed.transform.forward(synthesis.values)
-        pooled = least_squares_of_copies(
-            design.X, copies, level=level, imputation=synthesis.imputation
+        copies = zip(
+            synthesis.designs(design), parsed.transform.forward(synthesis.values), strict=True
+        )
+        coefs, variances = zip(*(ols(X, y) for X, y in copies), strict=True)
+        pooled = combine(
+            np.stack(coefs), np.stack(variances), level=level, imputation=synthesis.imputation
         )
         rows += _rows(name, design.terms, pooled)
     return Utility(pd.DataFrame(rows), formula, level)

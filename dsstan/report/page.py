@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstan._metadata import synthetic_columns
 from dsstan.assessment import Assessment
 from dsstan.disclosure import Disclosure
 from dsstan.workspace import write_private
@@ -69,7 +70,11 @@ def factsheet(metadata: Mapping[str, Any]) -> str:
     metadata
         From :func:`dsstan.public.metadata`.
     """
-    return _environment().get_template("factsheet.html").render(about=metadata)
+    return (
+        _environment()
+        .get_template("factsheet.html")
+        .render(about=metadata, made=synthetic_columns(metadata))
+    )
 
 
 @cache
