@@ -17,8 +17,8 @@ from dsstan._terminal import (
     show_verdict,
 )
 from dsstan.assessment import Assessment
-from dsstan.disclosure import Disclosure
-from dsstan.public import public_columns
+from dsstan.disclosure import Disclosure, disclosure
+from dsstan.public import public_columns, synthetic
 from dsstan.synthesis import Synthesis
 from dsstan.utility import utility
 
@@ -41,42 +41,78 @@ def tell(
     verbose: bool,
 ) -> None:
     """Print one screen, or with ``verbose`` everything, or one JSON document."""
-    same = [str(name) for name in public_columns(release) if name != release.problem.response]
+    same = _as_collected(release)
     page = target / "confidential" / "report.html"
     if as_json:
-        paths = {
-            "release": target,
-            "public": target / "public",
-            "confidential": target / "confidential",
-            "report": page if report else None,
-        }
-        emit(
-            document(
-                "synthesise",
-                confidential=True,
-                dry_run=False,
-                paths=paths,
-                published_as_collected=same,
-                summary=summary_of(target),
-            )
-        )
+        _emit(release, target, page if report else None, same)
         return
+    _tell_one(release, found, verbose=verbose)
+    _tell_places(same, target, page if report else None, whole=verbose)
+
+
+def tell_chain(
+    release: Synthesis, target: Path, *, report: bool, as_json: bool, verbose: bool
+) -> None:
+    """The same of a release with several synthetic columns, column by column."""
+    same = _as_collected(release)
+    page = target / "confidential" / "report.html"
+    if as_json:
+        _emit(release, target, page if report else None, same)
+        return
+    for number, step in enumerate(release.steps, 1):
+        say(f"Step {number}, {step.problem.response}: {step.problem.formula}", "bold")
+        _tell_one(step, disclosure(step), verbose=verbose)
+    _tell_places(same, target, page if report else None, whole=verbose)
+
+
+def _tell_one(release: Synthesis, found: Assessment | Disclosure, *, verbose: bool) -> None:
+    """What was measured of one synthetic column."""
     kept = utility(release) if release.copies > 1 else None
-    if verbose:
-        show_verdict(release)
-        show_fits(release)
-        show_shares(found.shares if isinstance(found, Assessment) else found)
-        if isinstance(found, Assessment):
-            show_attacker(found)
-        if kept is not None:
-            show_estimates(kept)
-    else:
+    if not verbose:
         show_short(release, found, kept)
+        return
+    show_verdict(release)
+    show_fits(release)
+    show_shares(found.shares if isinstance(found, Assessment) else found)
+    if isinstance(found, Assessment):
+        show_attacker(found)
+    if kept is not None:
+        show_estimates(kept)
+
+
+def _as_collected(release: Synthesis) -> list[str]:
+    """Columns that are published as they are."""
+    made = synthetic(release)
+    return [str(name) for name in public_columns(release) if name not in made]
+
+
+def _emit(release: Synthesis, target: Path, page: Path | None, same: list[str]) -> None:
+    """The one JSON document."""
+    paths = {
+        "release": target,
+        "public": target / "public",
+        "confidential": target / "confidential",
+        "report": page,
+    }
+    emit(
+        document(
+            "synthesise",
+            confidential=True,
+            dry_run=False,
+            paths=paths,
+            published_as_collected=same,
+            summary=summary_of(target),
+        )
+    )
+
+
+def _tell_places(same: list[str], target: Path, page: Path | None, *, whole: bool) -> None:
+    """Where the parts of the release are."""
     listed = ", ".join(same)
-    if not verbose and len(listed) > MOST_COLUMNS:
+    if not whole and len(listed) > MOST_COLUMNS:
         listed = f"{listed[:MOST_COLUMNS].rpartition(', ')[0]}, ... ({len(same)} columns)"
     say(f"Published as collected: {listed}")
     say(f"Copies to publish: {target / 'public'}")
     say(f"Keep to yourself:  {target / 'confidential'}")
-    if report:
+    if page is not None:
         say(f"Read first:        {page}")

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from dsstan._chain_command import chain_workdir, run_chain
 from dsstan._compare_command import compare_command
 from dsstan._demo_command import demo_command
 from dsstan._dry_run import plan_release
@@ -62,7 +63,7 @@ from dsstan.assessment import Assessment, check_floor
 from dsstan.cells import check_cells
 from dsstan.doctor import examine
 from dsstan.errors import InputError, ReleaseError
-from dsstan.job import read_job
+from dsstan.job import arguments_of, parsed_job
 from dsstan.priors import Priors
 from dsstan.progress import phase
 from dsstan.protect import protect
@@ -136,7 +137,12 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Make the release that a job file describes."""
-    arguments = read_job(job, synthesise)
+    content = parsed_job(job)
+    if "steps" in content:
+        work_in(chain_workdir(content, job))
+        run_chain(content, job, dry_run=dry_run, as_json=as_json, verbose=verbose)
+        return
+    arguments = arguments_of(content, synthesise, job)
     work_in(arguments.get("workdir"))
     synthesise(**arguments, dry_run=dry_run, as_json=as_json, verbose=verbose)
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dsstan.seeds import GUESSABLE_BITS
 
 if TYPE_CHECKING:
-    from dsstan.fit import Fit
     from dsstan.synthesis import Synthesis
 
 __all__ = [
@@ -218,19 +217,22 @@ def conditions(release: Synthesis) -> list[dict[str, Any]]:
     One entry each: ``condition``, ``severity``, ``fit``, and name, where, value, limit and
     advice of the :class:`Check`. A value that is not finite is None.
     """
-    found: list[tuple[Fit, Check]] = [
-        (fit, check)
-        for fit in release.fits.values()
-        for check in (*fit.verdict.failures, *fit.verdict.warnings)
-    ]
-    last = few_draws(release.copies, release.fit.worst_ess)
-    if last.severity != "ok":
-        found.append((release.fit, last))
-    if release.seed_bits < GUESSABLE_BITS:
-        found.append((release.fit, short_seed(release.seed_bits)))
+    found: list[tuple[str, Check]] = []
+    for number, step in enumerate(release.steps, 1):
+        of = "" if len(release.steps) == 1 else f"step {number}, "
+        found += [
+            (of + fit.kind, check)
+            for fit in step.fits.values()
+            for check in (*fit.verdict.failures, *fit.verdict.warnings)
+        ]
+        last = few_draws(step.copies, step.fit.worst_ess)
+        if last.severity != "ok":
+            found.append((of + step.fit.kind, last))
+        if step.seed_bits < GUESSABLE_BITS:
+            found.append((of + step.fit.kind, short_seed(step.seed_bits)))
     entries = []
-    for fit, check in found:
-        entry = asdict(check) | {"fit": fit.kind}
+    for name, check in found:
+        entry = asdict(check) | {"fit": name}
         entry["value"] = check.value if np.isfinite(check.value) else None
         entries.append(entry)
     return entries

@@ -150,11 +150,11 @@ class Design:
         finite = np.asarray(np.isfinite(X), dtype=np.bool_)
         if not finite.all():
             term = self.terms[int(np.argmin(finite.all(axis=0)))]
+            where = describe_rows(np.asarray(~finite.all(axis=1)))
             raise TableError(
-                f"Term {term!r} of the formula is infinite or undefined in "
-                f"{describe_rows(np.asarray(~finite.all(axis=1)))} of a copy: a synthetic covariate is out of "
-                "its range there. Take the term as it is, or model the covariate on a scale that "
-                "keeps it in range."
+                f"Term {term!r} of the formula is infinite or undefined in {where} of a copy: "
+                "a synthetic covariate is out of its range there. Take the term as it is, or "
+                "model the covariate on a scale that keeps it in range."
             )
         X.setflags(write=False)
         return X

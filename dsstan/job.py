@@ -17,7 +17,7 @@ from typing import Any
 
 from dsstan.errors import InputError
 
-__all__ = ["OF_A_RUN", "job_keys", "read_job"]
+__all__ = ["OF_A_RUN", "arguments_of", "job_keys", "parsed_job", "read_job"]
 
 _LONGEST = 1_000_000
 _NAMES = {"out_folder": "out"}
@@ -36,7 +36,7 @@ def job_keys(command: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
-    """Arguments for a command, from a job file.
+    """Arguments for a command, from a job file without steps.
 
     Parameters
     ----------
@@ -55,7 +55,13 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
     InputError
         If the file can't be read, a key is unknown or missing, or a value is of another kind.
     """
-    content = _parsed(path)
+    return arguments_of(parsed_job(path), command, path)
+
+
+def arguments_of(
+    content: Mapping[str, Any], command: Callable[..., Any], path: Path
+) -> dict[str, Any]:
+    """Arguments for a command, from what a job file or a part of it holds; see :func:`read_job`."""
     hints = typing.get_type_hints(command)
     parameters = {
         key: (parameter.name, hints[parameter.name], parameter.default)
@@ -80,7 +86,7 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
     return arguments
 
 
-def _parsed(path: Path) -> Mapping[str, Any]:
+def parsed_job(path: Path) -> Mapping[str, Any]:
     """The content of the file."""
     if not path.is_file():
         raise InputError(f"there is no job file {path}")
@@ -118,6 +124,9 @@ def _as(value: Any, hint: Any, key: str, path: Path) -> Any:
             return float(value)
         except OverflowError:
             raise InputError(f"{key} in {path.name} is too large") from None
+    if typing.get_origin(hint) is list and isinstance(value, list):
+        [kind] = typing.get_args(hint)
+        return [_as(v, kind, key, path) for v in value]
     if hint in (int, str, bool) and type(value) is hint:
         return value
     kind = {Path: "a path", float: "a number", int: "a whole number", str: "text"}.get(

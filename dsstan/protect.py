@@ -139,10 +139,10 @@ def check_choices(
         raise InputError("copies must be a whole number of at least 1")
 
 
-def stage_seeds(root: int) -> tuple[int, int, int]:
-    """Seeds of the unrestricted fit, the restricted fit and the copies, 128 bits each."""
-    first, second, third = map(seed_of, np.random.SeedSequence(root).spawn(3))
-    return first, second, third
+def stage_seeds(root: int, stages: int = 3) -> tuple[int, ...]:
+    """Seeds of the stages of a run, 128 bits each: by default of the unrestricted fit, the
+    restricted fit and the copies."""
+    return tuple(map(seed_of, np.random.SeedSequence(root).spawn(stages)))
 
 
 def flag(

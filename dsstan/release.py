@@ -251,7 +251,7 @@ def summary(
     free = fit.start if fit.kind == "restricted" else fit
     restricted = fit if fit.kind == "restricted" else None
     fits = {"unrestricted": free, "restricted": restricted}
-    verdicts = [f.verdict for f in release.fits.values()]
+    verdicts = [f.verdict for step in release.steps for f in step.fits.values()]
     seconds: dict[str, float | None] = {"prepare": problem.seconds}
     seconds |= {name: f.seconds if f else None for name, f in fits.items()}
     seconds |= {"synthesis": release.seconds, "disclosure": risks.seconds}

@@ -1,0 +1,273 @@
+"""``dsstan run`` of a job with steps: several synthetic columns, one drawn given another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dsstan._dry_run import Plan
+from dsstan._options import (
+    AcceptFailed,
+    AdaptDelta,
+    Chains,
+    Coords,
+    CopiesOf,
+    Correlation,
+    Crs,
+    CsvText,
+    Distance,
+    Engine,
+    Format,
+    Formula,
+    Gamma,
+    Neighbour,
+    NoReport,
+    OutFolder,
+    PhiBounds,
+    Protection,
+    RoundingOf,
+    Samples,
+    Seed,
+    Strict,
+    TableFile,
+    Threshold,
+    Warmup,
+    WorkDir,
+)
+from dsstan._outcome import tell_chain
+from dsstan._phases import phases
+from dsstan._session import SESSION
+from dsstan.cells import check_cells
+from dsstan.chain import check_chain
+from dsstan.errors import ConvergenceError, InputError
+from dsstan.fit import Fit, fit
+from dsstan.job import arguments_of
+from dsstan.priors import Priors
+from dsstan.problem import Problem, prepare
+from dsstan.progress import phase
+from dsstan.protect import check_choices, flag, stage_seeds
+from dsstan.public import check_order
+from dsstan.reading import needed_columns, read_table
+from dsstan.release import FORMATS, check_target, write_release
+from dsstan.seeds import root_seed, seed_bits
+from dsstan.synthesis import Synthesis, synthesise
+
+__all__ = ["OUTCOMES", "chain_job", "chain_step", "chain_workdir", "run_chain"]
+
+OUTCOMES: dict[str, Callable[..., Fit]] = {"gaussian": fit}
+"""How the column of a step is modelled, by the name in a job."""
+
+
+def chain_job(
+    table: TableFile,
+    coords: Coords,
+    out_folder: OutFolder,
+    crs: Crs = None,
+    distance: Distance = None,
+    copies: CopiesOf = 20,
+    seed: Seed = None,
+    engine: Engine = "auto",
+    format: Format = "csv",
+    chains: Chains = 4,
+    warmup: Warmup = 1000,
+    samples: Samples = 1000,
+    adapt_delta: AdaptDelta = 0.9,
+    accept_failed: AcceptFailed = False,
+    strict: Strict = False,
+    csv_text: CsvText = "refuse",
+    no_report: NoReport = False,
+    workdir: WorkDir = None,
+) -> dict[str, Any]:
+    """What the whole job may say; its parameters are the keys beside ``steps``."""
+    return dict(locals())
+
+
+def chain_step(
+    formula: Formula,
+    outcome: Annotated[str, typer.Option(help="How the column is modelled.")] = "gaussian",
+    threshold: Threshold = None,
+    correlation: Correlation = None,
+    neighbour: Neighbour = 1,
+    gamma: Gamma = float("inf"),
+    protection: Protection = "paper",
+    phi_bounds: PhiBounds = None,
+    rounding: RoundingOf = "auto",
+) -> dict[str, Any]:
+    """What a step may say; its parameters are the keys of ``[[steps]]``."""
+    return dict(locals())
+
+
+def run_chain(
+    content: Mapping[str, Any], path: Path, *, dry_run: bool, as_json: bool, verbose: bool
+) -> None:
+    """Make the release that a job with steps describes.
+
+    Parameters
+    ----------
+    content
+        Of the job file.
+    path
+        The file.
+
+    Raises
+    ------
+    InputError
+        If the job can't be read, or its steps make no chain; before any sampling.
+    """
+    whole = {key: value for key, value in content.items() if key != "steps"}
+    told = chain_job(**arguments_of(whole, chain_job, path))
+    steps = _steps(content["steps"], path)
+    target = check_target(told["out_folder"])
+    if told["format"] not in FORMATS:
+        raise InputError(f"format must be csv or parquet, got {told['format']!r}")
+    SESSION.targets.append(target)
+    names = [f"step {number}" for number in range(1, len(steps) + 1)]
+    with phases(["reading"] if dry_run else ["reading", *names, "writing"]):
+        with phase("reading"):
+            problems = _prepared(told, steps)
+        if not dry_run:
+            release = _release(told, steps, problems, names)
+            with phase("writing"):
+                write_release(
+                    release,
+                    target,
+                    format=told["format"],
+                    csv_text=told["csv_text"],
+                    report=not told["no_report"],
+                )
+    if dry_run:
+        _plan(told, steps, problems, target).show("run", as_json=as_json)
+        return
+    tell_chain(release, target, report=not told["no_report"], as_json=as_json, verbose=verbose)
+
+
+def chain_workdir(content: Mapping[str, Any], path: Path) -> Path | None:
+    """The working folder that a job names, if any."""
+    whole = {key: value for key, value in content.items() if key != "steps"}
+    folder: Path | None = arguments_of(whole, chain_job, path)["workdir"]
+    return folder
+
+
+def _steps(given: Any, path: Path) -> list[dict[str, Any]]:
+    """The checked settings of each step."""
+    if not isinstance(given, list) or not given or not all(isinstance(s, dict) for s in given):
+        raise InputError(f"steps in {path.name} must be tables, each begun by [[steps]]")
+    steps = []
+    for number, one in enumerate(given, 1):
+        with _named(f"step {number}"):
+            step = chain_step(**arguments_of(one, chain_step, path))
+            if step["outcome"] not in OUTCOMES:
+                raise InputError(
+                    f"outcome must be one of {', '.join(OUTCOMES)}, got {step['outcome']!r}"
+                )
+        steps.append(step)
+    return steps
+
+
+def _prepared(told: Mapping[str, Any], steps: list[dict[str, Any]]) -> list[Problem]:
+    """The problems of the steps, checked as a chain."""
+    used = set().union(*(needed_columns(step["formula"], told["coords"]) for step in steps))
+    content = read_table(told["table"], used)
+    check_cells(content, told["format"], told["csv_text"])
+    root_seed(told["seed"])
+    problems: list[Problem] = []
+    for number, step in enumerate(steps, 1):
+        with _named(f"step {number}"):
+            check_choices(
+                step["threshold"],
+                step["correlation"],
+                step["gamma"],
+                step["protection"],
+                told["copies"],
+                step["rounding"],
+            )
+            problem = prepare(
+                content,
+                step["formula"],
+                coords=told["coords"],
+                distance=told["distance"],
+                crs=told["crs"],
+                name=told["table"].stem,
+            )
+            check_order(problem)
+            check_chain(problems, problem)
+        problems.append(problem)
+    return problems
+
+
+def _release(
+    told: Mapping[str, Any],
+    steps: list[dict[str, Any]],
+    problems: list[Problem],
+    names: list[str],
+) -> Synthesis:
+    """Fit, flag, fit again and synthesise, step by step."""
+    root = root_seed(told["seed"])
+    sampler = {key: told[key] for key in ("engine", "chains", "warmup", "samples", "adapt_delta")}
+    release: Synthesis | None = None
+    for seed, step, problem, name in zip(
+        stage_seeds(root, len(steps)), steps, problems, names, strict=True
+    ):
+        seeds = stage_seeds(seed, 3)
+        model = OUTCOMES[step["outcome"]]
+        bounds = step["phi_bounds"]
+        priors = {} if bounds is None else {"priors": Priors(phi_bounds=bounds)}
+        with phase(name), _named(name):
+            free = model(problem, seed=seeds[0], **priors, **sampler)
+            weights = flag(
+                free,
+                threshold=step["threshold"],
+                correlation=step["correlation"],
+                neighbour=step["neighbour"],
+            )
+            kept = model(
+                problem,
+                weights=weights,
+                gamma=step["gamma"],
+                protection=step["protection"],
+                start=free,
+                seed=seeds[1],
+                **priors,
+                **sampler,
+            )
+            drawn = synthesise(
+                kept,
+                told["copies"],
+                seed=seeds[2],
+                accept_failed=told["accept_failed"],
+                strict=told["strict"],
+                rounding=step["rounding"],
+                given=release,
+            )
+            release = replace(drawn, seed_bits=seed_bits(told["seed"]))
+    assert release is not None
+    return release
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Errors of a step say which it is."""
+    try:
+        yield
+    except (ConvergenceError, InputError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _plan(
+    told: Mapping[str, Any], steps: list[dict[str, Any]], problems: list[Problem], target: Path
+) -> Plan:
+    """What a run would do."""
+    what: dict[str, Any] = {
+        "records": problems[0].n_records,
+        "sites": problems[0].n_sites,
+        "copies": told["copies"],
+        "folder": str(target),
+    }
+    for number, (step, problem) in enumerate(zip(steps, problems, strict=True), 1):
+        what[f"step {number}"] = f"{problem.formula} ({step['outcome']})"
+    return Plan(what, None, "a chain of several models is not rehearsed")
