@@ -34,7 +34,7 @@ def homes(n=80):
     effect = np.log(table["value"]) - 5.0 - 0.7 * table["x"]
     noise = 0.1 * rng.normal(size=n)
     table["price"] = np.exp(5 + 0.9 * np.log(table["area"]) + effect + noise).round()
-    table["tax"] = (0.01 * table["price"] * np.exp(0.2 * rng.normal(size=n))).round(2)
+    table["tax"] = (0.01 * table["price"] * np.exp(rng.normal(size=n))).round(2)
     return table.drop(columns="value")
 
 
