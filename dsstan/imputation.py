@@ -8,13 +8,14 @@ posterior predictive law, and from each completed table, fitted anew, R copies a
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsstan.errors import InputError
+from dsstan.errors import DsstanWarning, InputError
 from dsstan.fit import Fit, fit
 from dsstan.latent import spread_draws
 from dsstan.problem import Problem
@@ -209,16 +210,18 @@ def _fit_again(start: Fit, problem: Problem, seed: int, progress: bool | None) -
             "hold_phi": start.phi_held is not None,
         }
     told = start.settings
-    return fit(
-        problem,
-        **restricted,
-        priors=start.prior_settings,
-        engine=start.engine,
-        chains=told.chains,
-        warmup=told.warmup,
-        samples=told.samples,
-        adapt_delta=told.adapt_delta,
-        max_treedepth=told.max_treedepth,
-        seed=seed,
-        progress=progress,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DsstanWarning)  # the first fit has said it
+        return fit(
+            problem,
+            **restricted,
+            priors=start.prior_settings,
+            engine=start.engine,
+            chains=told.chains,
+            warmup=told.warmup,
+            samples=told.samples,
+            adapt_delta=told.adapt_delta,
+            max_treedepth=told.max_treedepth,
+            seed=seed,
+            progress=progress,
+        )
