@@ -9,6 +9,7 @@ import pandas as pd
 
 from dsstan._metadata import FORMAT
 from dsstan._version import __version__
+from dsstan.correlation import correlation_words
 from dsstan.errors import ReleaseError
 from dsstan.order import gives_away, nearly_sorted
 
@@ -107,6 +108,7 @@ def metadata(
     """What ``public/metadata.json`` holds: an allow-list, nothing estimated from the data."""
     problem = release.problem
     table = problem.table
+    named = correlation_words(release.fit.cov_model)
     types = public_table(release, 0).dtypes
     return {
         "format": FORMAT,
@@ -122,7 +124,7 @@ def metadata(
         "model": {
             "formula": problem.formula,
             "outcome": release.fit.outcome,
-            "spatial_effect": "Gaussian process, exponential correlation",
+            "spatial_effect": f"Gaussian process, {named} correlation",
             "distance": problem.distance,
             "unit": problem.unit,
             "protection": release.fit.protection,
