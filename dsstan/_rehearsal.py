@@ -34,9 +34,9 @@ from dsstan.predictive import carried_effect
 from dsstan.priors import Priors
 from dsstan.problem import Problem
 from dsstan.surface import (
-    DEFAULT_NODES,
     HELD_OUT_PHI,
     chebyshev_nodes,
+    first_nodes,
     log_position_inv,
     node_statistics,
     rotate,
@@ -134,7 +134,8 @@ def rehearse(
     later = max(0.0, kept.seconds - begins) / sum(LONG)
     more = 0.0
     if part is not problem:
-        more = _node_seconds(problem, DEFAULT_NODES[1], free.cov_model) - surface / nodes
+        h = first_nodes(free.cov_model)[1]
+        more = _node_seconds(problem, h, free.cov_model) - surface / nodes
     return Rehearsal(
         free=free,
         kept=kept,

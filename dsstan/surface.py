@@ -32,6 +32,9 @@ HELD_OUT_PHI = 6
 """Values of phi, where it is free, at which the interpolation is checked."""
 
 DEFAULT_NODES = (32, 56)
+SMOOTH_NODES = (48, 84)
+"""Nodes (G, H) to begin with; the second for Matern 5/2, whose R comes nearer to singular."""
+
 MOST_NODES = (64, 112)
 _LOG_PI_2 = float(np.log(2.0 * np.pi))
 
@@ -273,6 +276,11 @@ class Surface:
         }
 
 
+def first_nodes(cov_model: str) -> tuple[int, int]:
+    """Nodes (G, H) to begin with."""
+    return SMOOTH_NODES if cov_model == "matern52" else DEFAULT_NODES
+
+
 def build_surface(
     distances: Floats,
     X: Floats,
@@ -303,7 +311,8 @@ def build_surface(
     cov_model
         Correlation function, one of :data:`dsstan.correlation.CORRELATIONS`.
     nodes
-        (G, H), taken as they are; by default 32 and 56, doubled as needed.
+        (G, H), taken as they are; by default 32 and 56 (48 and 84 for Matern 5/2), doubled as
+        needed up to 64 and 112.
     tolerance
         Largest error of the log density accepted.
     seed
@@ -318,7 +327,7 @@ def build_surface(
         otherwise at the largest number of nodes tried.
     """
     held = phi_bounds[0] == phi_bounds[1]
-    g, h = nodes or DEFAULT_NODES
+    g, h = nodes or first_nodes(cov_model)
     smoothed = partial(
         smoothed_correlation,
         distances,

@@ -57,7 +57,8 @@ transformed data {
   for (c in 1 : n_check) {
     error = fmax(error,
                  surface_error_at(surface, H, check_phi[c], check_r[c : c],
-                                  phi_range, r_range, d, a_diag, 1, cov_model, z));
+                                  phi_range, r_range, d, a_diag, 1,
+                                  cov_model, z));
   }
 }
 parameters {

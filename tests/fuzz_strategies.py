@@ -116,8 +116,8 @@ formulas = st.one_of(
 )
 
 OPTIONS = """
-table formula coords out crs distance copies seed threshold correlation cov_model neighbour gamma protection
-engine format absolute chains warmup samples adapt_delta phi_bounds accept_failed strict rounding
+table formula coords out crs distance copies seed threshold correlation neighbour gamma protection
+cov_model engine format absolute chains warmup samples adapt_delta phi_bounds accept_failed strict rounding
 csv_text workdir tabel __class__ engine.x
 """
 KEYS = st.sampled_from(OPTIONS.split())
