@@ -18,6 +18,7 @@ from dsstan._options import (
     Coords,
     CopiesOf,
     Correlation,
+    CovModel,
     Crs,
     CsvText,
     Distance,
@@ -95,6 +96,7 @@ def chain_step(
     neighbour: Neighbour = 1,
     gamma: Gamma = float("inf"),
     protection: Protection = "paper",
+    cov_model: CovModel = "exponential",
     phi_bounds: PhiBounds = None,
     rounding: RoundingOf = "auto",
 ) -> dict[str, Any]:
@@ -185,6 +187,7 @@ def _prepared(told: Mapping[str, Any], steps: list[dict[str, Any]]) -> list[Prob
                 step["protection"],
                 told["copies"],
                 step["rounding"],
+                step["cov_model"],
             )
             problem = prepare(
                 content,
@@ -218,7 +221,8 @@ def _release(
         bounds = step["phi_bounds"]
         priors = {} if bounds is None else {"priors": Priors(phi_bounds=bounds)}
         with phase(name), _named(name):
-            free = model(problem, seed=seeds[0], **priors, **sampler)
+            common = {**priors, **sampler, "cov_model": step["cov_model"]}
+            free = model(problem, seed=seeds[0], **common)
             weights = flag(
                 free,
                 threshold=step["threshold"],
@@ -232,8 +236,7 @@ def _release(
                 protection=step["protection"],
                 start=free,
                 seed=seeds[1],
-                **priors,
-                **sampler,
+                **common,
             )
             drawn = synthesise(
                 kept,

@@ -17,6 +17,7 @@ from dsstan._options import (
     AsJson,
     Chains,
     Coords,
+    CovModel,
     Crs,
     Distance,
     DryRun,
@@ -102,6 +103,7 @@ def compare_command(
         int, typer.Option(help="Settings judged at a time.", rich_help_panel=RUN)
     ] = 1,
     engine: Engine = "auto",
+    cov_model: CovModel = "exponential",
     phi_bounds: PhiBounds = None,
     workdir: WorkDir = None,
     chains: Chains = 4,
@@ -128,6 +130,7 @@ def compare_command(
     sampler = {"chains": chains, "warmup": warmup, "samples": samples}
     fits: dict[str, Any] = {
         "priors": None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
+        "cov_model": cov_model,
         "engine": engine,
         "seed": seed,
         **sampler,

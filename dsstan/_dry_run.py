@@ -112,7 +112,7 @@ def plan_release(
         The same as the run itself would raise before it samples, and for columns that give the
         response away.
     """
-    names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding")
+    names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding", "cov_model")
     check_choices(*(settings[name] for name in names))
     root_seed(settings["seed"])
     sampler = _sampler(settings)
@@ -128,6 +128,7 @@ def plan_release(
     flagged = _flagged(problem, settings)
     what = {
         **_data(problem),
+        "cov_model": settings["cov_model"],
         "protection": settings["protection"],
         "gamma": settings["gamma"] if math.isfinite(settings["gamma"]) else "infinity",
         "flagged": flagged,
@@ -184,6 +185,7 @@ def plan_comparison(
     check_comparison(problem, grid["copies"], grid["workers"], None)
     what = {
         **_data(problem),
+        "cov_model": settings["cov_model"],
         "settings": len(cells) + 1,
         "copies": list(grid["copies"]),
         **_fits(problem, settings, None),
@@ -213,8 +215,10 @@ def _prepared(table: Any, formula: str, settings: dict[str, Any]) -> Problem:
     get_engine(settings["engine"])
     keys = ("coords", "distance", "crs", "name", "missing")
     problem = prepare(table, formula, **{key: settings[key] for key in keys if key in settings})
-    (settings["priors"] or Priors()).resolve(
-        problem.y[problem.observed], problem.X[problem.observed], problem.d_max
+    usual = settings["priors"] or Priors()
+    there = problem.observed
+    usual.resolve(
+        problem.y[there], problem.X[there], problem.d_max, cov_model=settings["cov_model"]
     )
     return problem
 
@@ -227,7 +231,7 @@ def _sampler(settings: dict[str, Any]) -> SamplerSettings:
 
 def _common(settings: dict[str, Any]) -> dict[str, Any]:
     """Arguments of both fits."""
-    keys = ("engine", "priors", "chains", "warmup", "samples", "adapt_delta")
+    keys = ("engine", "priors", "cov_model", "chains", "warmup", "samples", "adapt_delta")
     return {key: settings[key] for key in keys if key in settings}
 
 

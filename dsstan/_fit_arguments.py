@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dsstan.correlation import correlation_code
 from dsstan.errors import InputError, is_number
 from dsstan.problem import Problem
 from dsstan.weights import Weights, smoothing
@@ -57,6 +58,26 @@ def check_arguments(
     if not hold_phi and program == "natural":
         raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
     return diagonal(weights, gamma, protection)
+
+
+def check_cov_model(cov_model: str | None, start: Fit | None) -> str:
+    """The correlation function: as asked for, else that of ``start``, else the exponential.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name, or ``start`` has another: its decay would mean
+        another range.
+    """
+    if cov_model is None:
+        return "exponential" if start is None else start.cov_model
+    correlation_code(cov_model)
+    if start is not None and start.cov_model != cov_model:
+        raise InputError(
+            f"cov_model is {cov_model!r} and start was fitted with {start.cov_model!r}: leave "
+            "cov_model out, or fit start with it"
+        )
+    return cov_model
 
 
 def diagonal(weights: Weights, gamma: float, protection: str) -> Floats:

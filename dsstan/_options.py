@@ -12,6 +12,7 @@ import typer
 
 from dsstan._coordinates import DISTANCES
 from dsstan.cells import CSV_TEXT
+from dsstan.correlation import CORRELATIONS
 from dsstan.engines import ENGINES
 from dsstan.fit import PROTECTIONS
 from dsstan.problem import MISSING
@@ -82,6 +83,14 @@ Distance = Annotated[
     typer.Option(
         help="planar, degrees or projected; a must for longitudes.",
         autocompletion=among(*DISTANCES),
+        rich_help_panel=MODEL,
+    ),
+]
+CovModel = Annotated[
+    str,
+    typer.Option(
+        help="Correlation function: " + ", ".join(CORRELATIONS) + ".",
+        autocompletion=among(*CORRELATIONS),
         rich_help_panel=MODEL,
     ),
 ]

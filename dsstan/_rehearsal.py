@@ -34,9 +34,9 @@ from dsstan.predictive import carried_effect
 from dsstan.priors import Priors
 from dsstan.problem import Problem
 from dsstan.surface import (
-    DEFAULT_NODES,
     HELD_OUT_PHI,
     chebyshev_nodes,
+    first_nodes,
     log_position_inv,
     node_statistics,
     rotate,
@@ -129,12 +129,13 @@ def rehearse(
     fixed = max(0.0, brief.seconds - each * sum(SHORT))
     # The restricted run starts as the unrestricted one does, but for its surface of one node.
     nodes = free.nodes[0] + CHECKS - 1
-    surface = nodes * _node_seconds(part, free.nodes[1])
+    surface = nodes * _node_seconds(part, free.nodes[1], free.cov_model)
     begins = max(0.0, fixed - surface)
     later = max(0.0, kept.seconds - begins) / sum(LONG)
     more = 0.0
     if part is not problem:
-        more = _node_seconds(problem, DEFAULT_NODES[1]) - surface / nodes
+        h = first_nodes(free.cov_model)[1]
+        more = _node_seconds(problem, h, free.cov_model) - surface / nodes
     return Rehearsal(
         free=free,
         kept=kept,
@@ -260,9 +261,9 @@ def _rows_of(weights: Weights, rows: NDArray[np.intp]) -> Weights:
     )
 
 
-def _node_seconds(problem: Problem, h: int) -> float:
+def _node_seconds(problem: Problem, h: int, cov_model: str) -> float:
     """Wall time of one node of the surface in log phi, with all its nodes in log r."""
-    usual = Priors().resolve(problem.y, problem.X, problem.d_max)
+    usual = Priors().resolve(problem.y, problem.X, problem.d_max, cov_model=cov_model)
     phi = float(np.sqrt(np.prod(usual.phi_bounds)))
     r = log_position_inv(chebyshev_nodes(h), usual.r_bounds)
     d, rotation = cdist(problem.sites, problem.sites), rotate(problem.X, problem.y)
@@ -270,7 +271,8 @@ def _node_seconds(problem: Problem, h: int) -> float:
 
     def node() -> None:
         with threadpool_limits(limits=1, user_api="blas"):
-            node_statistics(smoothed_correlation(d, phi, ones, "none"), rotation.Z, r)
+            m = smoothed_correlation(d, phi, ones, "none", cov_model)
+            node_statistics(m, rotation.Z, r)
 
     return _timed(node)[0]
 
@@ -281,7 +283,7 @@ def _decomposition(fitted: Fit) -> float:
 
     def one() -> None:
         with threadpool_limits(limits=1, user_api="blas"):
-            FreeSurface(fitted.problem, at, (1, 16))
+            FreeSurface(fitted.problem, at, (1, 16), fitted.cov_model)
 
     return _timed(one)[0]
 

@@ -51,6 +51,7 @@ def _fit_settings(fit: Fit) -> dict[str, Any]:
         "protection": fit.protection,
         "gamma": "infinity" if math.isinf(fit.gamma) else fit.gamma,
         "phi_held": fit.phi_held,
+        "cov_model": fit.cov_model,
         **fit.model_settings,
         "priors": vars(fit.priors),
         "weights": None

@@ -13,6 +13,7 @@ too: who knows the bandwidth undoes the smoothing of ALL records, knowing none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +25,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import truncnorm
 
 from dsstan.attacker import attack, planned_release
+from dsstan.correlation import correlation
 from dsstan.disclosure import RELATIVE, sides, within
 from dsstan.errors import InputError
 from dsstan.fit import Fit, fit
@@ -36,6 +38,7 @@ from dsstan.problem import Problem, prepare
 from dsstan.seeds import root_seed
 from dsstan.synthesis import Synthesis, synthesise
 from dsstan.utility import LEVEL, least_squares, least_squares_of_copies
+from dsstan.weights import isolation_distance
 
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
@@ -118,7 +121,8 @@ def suppress(
     place = {"coords": names, "distance": problem.distance, "crs": problem.crs}
     rest = prepare(kept, problem.formula, name=problem.name, **place)  # type: ignore[arg-type]
     words = np.random.SeedSequence(root_seed(seed)).generate_state(2, np.uint64)
-    fitted = fit(rest, seed=int(words[0]), progress=False, **settings)
+    of = {"cov_model": free.cov_model, "progress": False, **settings}
+    fitted = fit(rest, seed=int(words[0]), **of)
     release = synthesise(fitted, copies, seed=int(words[1]), progress=False)
     precision = np.tile(leave_one_out_precision(free, draws=DRAWS), (2, 1))
     told = attack(release, draws=DRAWS, progress=False)
@@ -214,12 +218,14 @@ def standard_baselines(
 ) -> list[Protected]:
     """Every baseline, with one length as bandwidth, cell and radius.
 
-    By default 1 / phi, where the correlation is 1 / e. Suppression, as many copies as the
+    By default the distance where the correlation is 1 / e, 1 / phi for the exponential.
+    Suppression, as many copies as the
     release has, is there if some but not all records are flagged; top-coding if it cuts.
     """
     _, free, copies, _ = planned_release(release, None, None, "auto")
     problem, root, flagged = release.problem, root_seed(seed), release.fit.flagged
-    length = 1.0 / float(np.median(free.draws["phi"])) if reach is None else reach
+    phi = float(np.median(free.draws["phi"]))
+    length = isolation_distance(math.exp(-1.0), phi, free.cov_model) if reach is None else reach
     out = [smooth(problem, length), aggregate(problem, length, small="merge")]
     out += [displace(problem, length, seed=root)]
     if np.quantile(truth := problem.original(), TOP, method="lower") < truth.max():
@@ -384,11 +390,12 @@ def _effect(free: Fit, m: Protected) -> Floats:
     s2, t2, phi = (float(np.median(free.draws[k])) for k in ("sigma_sq", "tau_sq", "phi"))
     X = _means(problem.X[m.present], m.rows)
     y = _means(problem.transform.forward(m.values).mean(axis=0), m.rows)
-    V = s2 * np.exp(-phi * cdist(m.sites, m.sites)) + np.diag(t2 / count)
+    V = s2 * correlation(cdist(m.sites, m.sites), phi, free.cov_model) + np.diag(t2 / count)
     solved = np.linalg.solve(V, np.column_stack([X, y]))
     b = np.linalg.lstsq(X.T @ solved[:, :-1], X.T @ solved[:, -1], rcond=None)[0]
     weight = solved[:, -1] - solved[:, :-1] @ b
-    return np.asarray(s2 * np.exp(-phi * cdist(grid(free, cells=30), m.sites)) @ weight)
+    R = correlation(cdist(grid(free, cells=30), m.sites), phi, free.cov_model)
+    return np.asarray(s2 * R @ weight)
 
 
 def _correlation(a: Floats, b: Floats) -> float:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dsstan.correlation import dissimilarity
 from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.weights import Weights, alpha_from_gamma, neighbour_distances
@@ -63,7 +64,8 @@ def continuous_weights(
     Returns
     -------
     Weights, float
-        a_i = 1 - exp(-phi d_i), and gamma. Copies of the fit made with them carry w*.
+        a_i = 1 - exp(-phi d_i), or 1 less the fit's own correlation, and gamma. Copies of
+        the fit made with them carry w*.
 
     Raises
     ------
@@ -75,7 +77,7 @@ def continuous_weights(
     gamma = continuous_gamma(free)
     phi = float(np.median(free.draws["phi"]))
     nearest = neighbour_distances(free.problem, neighbour=neighbour, by_site=by_site)
-    a = -np.expm1(-phi * nearest)
+    a = dissimilarity(nearest, phi, free.cov_model)
     nan = float("nan")
     weights = Weights(
         a=a,

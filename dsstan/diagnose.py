@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
 from dsstan.conditions import Check, at_bounds, several_modes
+from dsstan.correlation import correlation
 from dsstan.surface import TOLERANCE
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ def protection_notes(
     *,
     phi: float,
     phi_from_start: bool,
+    cov_model: str = "exponential",
 ) -> tuple[str, ...]:
     """What the user should know of a fit beside its verdict; nothing record-level.
 
@@ -222,6 +224,8 @@ def protection_notes(
         Posterior median of the decay, or the value held.
     phi_from_start
         Whether the decay held is that of a fit with all records.
+    cov_model
+        Correlation function of the fit.
     """
     if weights is None:
         return ()
@@ -233,7 +237,8 @@ def protection_notes(
             "ones: lower the distance or raise the correlation"
         )
     if protection == "preserving" and flagged.size > 1:
-        near = int(np.sum(np.exp(-phi * pdist(problem.sites[flagged])) > NEAR_CORRELATION))
+        apart = pdist(problem.sites[flagged])
+        near = int(np.sum(correlation(apart, phi, cov_model) > NEAR_CORRELATION))
         if near:
             notes.append(
                 f"{near} pairs of flagged records correlate by more than {NEAR_CORRELATION:g}: "

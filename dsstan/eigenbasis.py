@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
+from dsstan.correlation import correlation
 from dsstan.fit import Fit
 from dsstan.latent import Parameters, require_gaussian
 from dsstan.problem import Problem
@@ -84,20 +85,24 @@ class HeldBasis:
     def __init__(self, fit: Fit) -> None:
         require_gaussian(fit)
         assert fit.phi_held is not None
-        self._decompose(fit.problem, fit.A, fit.protection, fit.phi_held)
+        self._decompose(fit.problem, fit.A, fit.protection, fit.phi_held, fit.cov_model)
 
     @classmethod
-    def unrestricted(cls, problem: Problem, phi: float) -> HeldBasis:
+    def unrestricted(
+        cls, problem: Problem, phi: float, cov_model: str = "exponential"
+    ) -> HeldBasis:
         """The decomposition without any smoothing, at one decay."""
         basis = cls.__new__(cls)
-        basis._decompose(problem, np.ones(problem.n_records), "none", phi)
+        basis._decompose(problem, np.ones(problem.n_records), "none", phi, cov_model)
         return basis
 
-    def _decompose(self, problem: Problem, A: Floats, protection: str, phi: float) -> None:
+    def _decompose(
+        self, problem: Problem, A: Floats, protection: str, phi: float, cov_model: str
+    ) -> None:
         """R among the unflagged records by its eigenvectors, and all else in their basis."""
         self.protection, self.informs = protection, protection != "cut"
         self.u, self.f = np.flatnonzero(A == 1), np.flatnonzero(A == 0)
-        R = np.exp(-phi * cdist(problem.sites, problem.sites))
+        R = correlation(cdist(problem.sites, problem.sites), phi, cov_model)
         values, self.Q = eigh(R[np.ix_(self.u, self.u)], check_finite=False)
         self.lam = np.maximum(values, 0.0)
         self.Q2 = self.Q**2
@@ -209,7 +214,13 @@ class FreeSurface:
     information, which span decades in r, are interpolated in logs.
     """
 
-    def __init__(self, problem: Problem, chosen: list[Parameters], nodes: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        chosen: list[Parameters],
+        nodes: tuple[int, int],
+        cov_model: str = "exponential",
+    ) -> None:
         self.phi_bounds = _range([p.phi for p in chosen])
         self.r_bounds = _range([p.tau_sq / p.sigma_sq for p in chosen])
         self.nodes = nodes
@@ -217,7 +228,7 @@ class FreeSurface:
         ratios = log_position_inv(chebyshev_nodes(nodes[1]), self.r_bounds)
         values = np.empty((4, *nodes, problem.n_records))
         for g, phi in enumerate(log_position_inv(chebyshev_nodes(nodes[0]), self.phi_bounds)):
-            basis = HeldBasis.unrestricted(problem, float(phi))
+            basis = HeldBasis.unrestricted(problem, float(phi), cov_model)
             zero = np.zeros(problem.n_terms)
             points = [Parameters(zero, 1.0, float(r), float(phi)) for r in ratios]
             for h, (at, terms) in enumerate(zip(points, basis.batch(points), strict=True)):

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from dsstan._fit_arguments import PROTECTIONS, check_arguments, check_cut
+from dsstan._fit_arguments import PROTECTIONS, check_arguments, check_cov_model, check_cut
 from dsstan.conditions import most_flagged
 from dsstan.diagnose import Verdict, diagnose, ess, protection_notes, rhat
 from dsstan.engines import SamplerSettings, get_engine
@@ -228,6 +228,7 @@ def fit(
     start: Fit | None = None,
     phi: float | None = None,
     hold_phi: bool = True,
+    cov_model: str | None = None,
     priors: Priors | None = None,
     engine: str = "auto",
     chains: int = 4,
@@ -266,6 +267,10 @@ def fit(
     hold_phi
         False leaves phi free in a restricted fit. The paper advises against it,
         since flags depend on phi.
+    cov_model
+        Correlation function of w, ``"exponential"`` (the paper's), ``"matern32"`` or
+        ``"matern52"``; see :mod:`dsstan.correlation`. By default that of ``start``, else
+        the exponential.
     priors
         Prior settings; see :class:`dsstan.Priors`. By default those of ``start``, resolved
         for the records that inform this fit.
@@ -305,6 +310,7 @@ def fit(
     gamma = np.inf if gamma is None else gamma
     protection = "paper" if protection is None else protection
     A = check_arguments(problem, weights, gamma, protection, start, phi, hold_phi, program)
+    cov_model = check_cov_model(cov_model, start)
     restricted = weights is not None
     used = protection if restricted else "none"
     rows = _informing(A, used, problem)
@@ -313,7 +319,7 @@ def fit(
         check_cut(X, len(rows), problem)
     if priors is None:
         priors = start.prior_settings if start is not None else Priors()
-    resolved = priors.resolve(y, X, problem.d_max)
+    resolved = priors.resolve(y, X, problem.d_max, cov_model=cov_model)
     held = None
     if restricted and hold_phi:
         # check_arguments has seen to it that there is one of the two.
@@ -331,6 +337,7 @@ def fit(
             protection=used,
             phi_bounds=phi_bounds,
             r_bounds=resolved.r_bounds,
+            cov_model=cov_model,
             nodes=nodes,
             seed=stan_seed(root),
             advance=advance,
@@ -343,7 +350,7 @@ def fit(
         )
     name = kind if natural else "surface"
     data = (
-        natural_data(problem, A, used, held, resolved, surface)
+        natural_data(problem, A, used, held, resolved, surface, cov_model=cov_model)
         if natural
         else {**surface.stan_data(), **resolved.stan_data()}
     )
@@ -370,6 +377,7 @@ def fit(
         used,
         phi=float(np.median(draws["phi"])),
         phi_from_start=held is not None and phi is None,
+        cov_model=cov_model,
     )
     if weights is not None and weights.n_flagged == 0:
         warnings.warn(notes[0], DsstanWarning, stacklevel=2)
@@ -420,6 +428,7 @@ def fit(
         seconds=time.perf_counter() - begin,
         start=start.start if start is not None and start.kind == "restricted" else start,
         notes=notes,
+        cov_model=cov_model,
     )
 
 

@@ -24,6 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dsstan._fit_arguments import check_cov_model
 from dsstan._judged import LEGEND, Cell, Setting, Store, grid_of, measure
 from dsstan._version import __version__
 from dsstan.continuous import continuous_weights
@@ -147,6 +148,7 @@ def compare(
     protections: Sequence[str] = ("paper",),
     copies: Sequence[int] = (20,),
     start: Fit | None = None,
+    cov_model: str | None = None,
     priors: Priors | None = None,
     relative: float = 0.10,
     draws: int | None = None,
@@ -173,7 +175,7 @@ def compare(
         Each L is at least 2.
     start
         The unrestricted fit; by default fitted here.
-    priors, engine, sampler
+    cov_model, priors, engine, sampler
         See :func:`dsstan.fit`.
     relative
         Tolerance of the shares.
@@ -214,7 +216,10 @@ def compare(
     check_comparison(problem, copies, workers, start)
     store = Store(None if folder is None else Path(folder))
     root = store.root(seed)
-    common: dict[str, Any] = {"engine": engine, "progress": False, "priors": priors, **sampler}
+    common: dict[str, Any] = {
+        **{"engine": engine, "progress": False, "priors": priors},
+        **{"cov_model": check_cov_model(cov_model, start), **sampler},
+    }
     with threadpool_limits(limits=1, user_api="blas"):
         first = seed_of(stream(root, FRONTIER, b"unrestricted"))
         free = start or fit(problem, seed=first, **{**common, "progress": progress})

@@ -216,6 +216,7 @@ def _fit_again(start: Fit, problem: Problem, seed: int, progress: bool | None) -
             problem,
             **restricted,
             priors=start.prior_settings,
+            cov_model=start.cov_model,
             engine=start.engine,
             chains=told.chains,
             warmup=told.warmup,

@@ -13,6 +13,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
+from dsstan.correlation import correlation
 from dsstan.errors import InputError
 from dsstan.geo import as_cells, planar
 from dsstan.progress import progress_bar
@@ -114,9 +115,9 @@ class LatentModel:
     def _factor(self, phi: float) -> tuple[Floats, Floats, Floats]:
         """R among the sites, its factor, and M among the informing records."""
         d = cdist(self.sites, self.sites)
-        R = np.exp(-phi * d)
+        R = correlation(d, phi, self.fit.cov_model)
         d_rows = d[np.ix_(self.site_rows, self.site_rows)]
-        M = smoothed_correlation(d_rows, phi, self.a_rows, self.fit.protection)
+        M = smoothed_correlation(d_rows, phi, self.a_rows, self.fit.protection, self.fit.cov_model)
         return R, correlation_factor(R), M
 
     def _solve(self, M: Floats, p: Parameters, right: Floats) -> Floats:
@@ -150,7 +151,8 @@ class LatentModel:
         by_site = np.bincount(self.site_rows, weights=weight, minlength=len(self.sites))
         if places is None:
             return np.asarray(p.sigma_sq * (R @ by_site)[self.site])
-        return np.asarray(p.sigma_sq * (np.exp(-p.phi * cdist(places, self.sites)) @ by_site))
+        there = correlation(cdist(places, self.sites), p.phi, self.fit.cov_model)
+        return np.asarray(p.sigma_sq * (there @ by_site))
 
     def covariance(self, p: Parameters) -> Floats:
         """Cov[w | y, parameters] at the records, shape (N, N)."""

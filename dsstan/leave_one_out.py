@@ -155,7 +155,7 @@ def _averaged(fit: Fit, picks: NDArray[np.intp]) -> MeanTerms:
 
 def _exactly(fit: Fit, p: Parameters) -> tuple[Floats, Terms]:
     """P_ii and the terms at one draw."""
-    basis = HeldBasis.unrestricted(fit.problem, p.phi)
+    basis = HeldBasis.unrestricted(fit.problem, p.phi, fit.cov_model)
     precision = np.where(alone(fit.problem.X), 0.0, basis.precision(p))
     return precision, basis.terms(p)
 
@@ -165,7 +165,7 @@ def _interpolant(fit: Fit, chosen: list[Parameters]) -> FreeSurface | None:
     middle = chosen[int(np.argsort([p.phi for p in chosen])[len(chosen) // 2])]
     own, exact = _exactly(fit, middle)
     for nodes in NODES:
-        surface = FreeSurface(fit.problem, chosen, nodes)
+        surface = FreeSurface(fit.problem, chosen, nodes, fit.cov_model)
         precision, terms = surface.at(middle)
         there = own > 0
         errors = [np.max(np.abs(precision[there] / own[there] - 1.0), initial=0.0)]

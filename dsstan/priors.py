@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dsstan.correlation import decay_bounds
 from dsstan.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -39,7 +40,8 @@ class Priors:
         (default: 2 and half the residual variance).
     phi_bounds
         Ends of the uniform prior of the decay, inverse of the coordinates'
-        unit. By default 3 / d_max and 300 / d_max.
+        unit. By default the effective range goes from d_max to d_max / 100: 3 / d_max and
+        300 / d_max for the exponential; see :func:`dsstan.correlation.decay_bounds`.
     r_bounds
         Range of tau_sq / sigma_sq to which the prior is cut.
     """
@@ -51,7 +53,9 @@ class Priors:
     phi_bounds: tuple[float, float] | None = None
     r_bounds: tuple[float, float] = (1e-4, 1e4)
 
-    def resolve(self, y: Floats, X: Floats, d_max: float) -> ResolvedPriors:
+    def resolve(
+        self, y: Floats, X: Floats, d_max: float, *, cov_model: str = "exponential"
+    ) -> ResolvedPriors:
         """Numbers for every setting, given the data that inform the fit.
 
         Parameters
@@ -60,6 +64,8 @@ class Priors:
             Response (N,) and design matrix (N, P).
         d_max
             Largest distance between sites, in the coordinates' unit.
+        cov_model
+            Correlation function, on which the default range of the decay depends.
 
         Raises
         ------
@@ -77,7 +83,7 @@ class Priors:
             beta_scale = _wide_scales(y, X)
         else:
             beta_scale = np.broadcast_to(np.asarray(self.beta_scale, dtype=np.float64), (p,)).copy()
-        phi = self.phi_bounds or (3.0 / d_max, 300.0 / d_max)
+        phi = self.phi_bounds or decay_bounds(d_max, cov_model)
         resolved = ResolvedPriors(
             beta_scale=tuple(float(s) for s in beta_scale),
             variance=self.variance,

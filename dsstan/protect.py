@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dsstan.correlation import correlation_code
 from dsstan.errors import InputError, is_number
 from dsstan.fit import PROTECTIONS, Fit, fit
 from dsstan.imputation import check_imputations
@@ -33,6 +34,7 @@ def protect(
     neighbour: int = 1,
     gamma: float = np.inf,
     protection: str = "paper",
+    cov_model: str = "exponential",
     priors: Priors | None = None,
     engine: str = "auto",
     seed: int | None = None,
@@ -56,7 +58,7 @@ def protect(
     threshold, correlation, neighbour
         The flagging rule: M in the coordinates' unit, or c; see
         :func:`dsstan.flag_isolated`.
-    gamma, protection, priors, engine
+    gamma, protection, cov_model, priors, engine
         See :func:`dsstan.fit`.
     seed
         One root seed, from which the three stages' seeds are derived.
@@ -77,7 +79,7 @@ def protect(
         Its ``fit.start`` is the unrestricted fit. Where no record is flagged the
         restricted fit still runs, and only holds phi.
     """
-    check_choices(threshold, correlation, gamma, protection, copies, rounding)
+    check_choices(threshold, correlation, gamma, protection, copies, rounding, cov_model)
     root = root_seed(seed)
     free_seed, kept_seed, copies_seed = stage_seeds(root)
     problem = prepare(
@@ -86,7 +88,13 @@ def protect(
     if imputations is not None or problem.n_missing:
         check_imputations(problem, copies, imputations)
     check_order(problem)
-    common = {"priors": priors, "engine": engine, "progress": progress, **sampler}
+    common = {
+        "cov_model": cov_model,
+        "priors": priors,
+        "engine": engine,
+        "progress": progress,
+        **sampler,
+    }
     free = fit(problem, seed=free_seed, **common)
     weights = flag(free, threshold=threshold, correlation=correlation, neighbour=neighbour)
     kept = fit(
@@ -120,6 +128,7 @@ def check_choices(
     protection: str,
     copies: int,
     rounding: str,
+    cov_model: str,
 ) -> None:
     """Refuse before the first fit what only a later stage would look at."""
     if threshold is not None and correlation is not None:
@@ -131,6 +140,7 @@ def check_choices(
     if correlation is not None and not (is_number(correlation) and 0 < correlation < 1):
         raise InputError("correlation must lie between 0 and 1")
     smoothing(gamma, np.zeros(1))
+    correlation_code(cov_model)
     if protection not in PROTECTIONS:
         raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
     if rounding not in ROUNDINGS:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from dsstan._metadata import FORMAT
 from dsstan._version import __version__
+from dsstan.correlation import correlation_words
 from dsstan.errors import ReleaseError
 from dsstan.order import gives_away, nearly_sorted
 
@@ -137,11 +138,11 @@ def metadata(
 
 def model_of(release: Synthesis) -> dict[str, str]:
     """What is published of the model behind one synthetic column."""
-    problem = release.problem
+    problem, named = release.problem, correlation_words(release.fit.cov_model)
     return {
         "formula": problem.formula,
         "outcome": release.fit.outcome,
-        "spatial_effect": "Gaussian process, exponential correlation",
+        "spatial_effect": f"Gaussian process, {named} correlation",
         "distance": problem.distance,
         "unit": problem.unit,
         "protection": release.fit.protection,

@@ -12,6 +12,7 @@ from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
+from dsstan.correlation import decay_bounds
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.surface import Surface, build_surface
 from dsstan.utility import ols
@@ -73,8 +74,9 @@ def maximum_likelihood(
     *,
     phi_bounds: tuple[float, float] | None = None,
     r_bounds: tuple[float, float] = R_BOUNDS,
+    cov_model: str = "exponential",
 ) -> MaximumLikelihood:
-    """Maximum likelihood of y ~ N(X beta, sigma_sq exp(-phi d) + tau_sq I).
+    """Maximum likelihood of y ~ N(X beta, sigma_sq R(phi) + tau_sq I).
 
     beta and sigma_sq are profiled out; the interpolated log density of
     :class:`dsstan.surface.Surface` is maximised over (log phi, log r).
@@ -86,7 +88,9 @@ def maximum_likelihood(
     sites
         Planar coordinates, shape (N, 2); two records may share one.
     phi_bounds, r_bounds
-        Ranges searched; of phi by default 3 to 300 over the largest distance.
+        Ranges searched; of phi by default that of :func:`dsstan.correlation.decay_bounds`.
+    cov_model
+        Correlation function, one of :data:`dsstan.correlation.CORRELATIONS`.
 
     Raises
     ------
@@ -98,7 +102,7 @@ def maximum_likelihood(
     DsstanWarning
         If the maximum lies at the end of a range.
     """
-    found, surface = _maximise(X, y, sites, phi_bounds, r_bounds)
+    found, surface = _maximise(X, y, sites, phi_bounds, r_bounds, cov_model)
     if _leans(surface, found):
         warnings.warn(
             "the likelihood is largest at an end of the range of phi or tau_sq / sigma_sq: "
@@ -115,6 +119,7 @@ def _maximise(
     sites: Floats,
     phi_bounds: tuple[float, float] | None = None,
     r_bounds: tuple[float, float] = R_BOUNDS,
+    cov_model: str = "exponential",
 ) -> tuple[MaximumLikelihood, Surface]:
     """The maximum and the surface it was found on."""
     if not (np.all(np.isfinite(y)) and np.all(np.isfinite(sites)) and np.all(np.isfinite(X))):
@@ -135,8 +140,9 @@ def _maximise(
         y,
         a_diag=np.ones(len(y)),
         protection="none",
-        phi_bounds=phi_bounds or (3.0 / d_max, 300.0 / d_max),
+        phi_bounds=phi_bounds or decay_bounds(d_max, cov_model),
         r_bounds=r_bounds,
+        cov_model=cov_model,
     )
     ends = np.log([surface.phi_bounds, surface.r_bounds])
 

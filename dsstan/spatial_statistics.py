@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar, nnls
 from scipy.spatial.distance import cdist
 
+from dsstan.correlation import correlation
 from dsstan.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -50,12 +51,25 @@ def variogram(values: Floats, sites: Floats, edges: Floats) -> pd.DataFrame:
     )
 
 
-def fit_exponential(
-    distance: Floats, gamma: Floats, pairs: Floats, phi_bounds: tuple[float, float]
+def fit_variogram(
+    distance: Floats,
+    gamma: Floats,
+    pairs: Floats,
+    phi_bounds: tuple[float, float],
+    cov_model: str = "exponential",
 ) -> tuple[float, float, float]:
-    """Curve tau_sq + sigma_sq (1 - exp(-phi h)) through a variogram, by least squares.
+    """Curve tau_sq + sigma_sq (1 - correlation at h) through a variogram, by least squares.
 
     Weights are the numbers of pairs; neither variance is negative.
+
+    Parameters
+    ----------
+    distance, gamma, pairs
+        Columns of :func:`variogram`, shape (bins,).
+    phi_bounds
+        Range of the decay.
+    cov_model
+        Correlation function, one of :data:`dsstan.correlation.CORRELATIONS`.
 
     Returns
     -------
@@ -65,7 +79,8 @@ def fit_exponential(
     root = np.sqrt(np.asarray(pairs, dtype=np.float64))
 
     def at(log_phi: float) -> tuple[Floats, float]:
-        basis = np.column_stack([1.0 - np.exp(-np.exp(log_phi) * distance), np.ones(len(root))])
+        rises = 1.0 - correlation(distance, float(np.exp(log_phi)), cov_model)
+        basis = np.column_stack([rises, np.ones(len(root))])
         found, norm_of_rest = nnls(basis * root[:, None], gamma * root)
         return found, float(norm_of_rest)
 

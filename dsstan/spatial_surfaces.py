@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
+from dsstan.correlation import correlation
 from dsstan.fit import Fit
 from dsstan.latent import grid
 from dsstan.spatial_estimators import _maximise, gls
@@ -28,9 +29,9 @@ def compare_surfaces(
 ) -> SpatialComparison:
     """The surface that a copy predicts against the one that the original predicts.
 
-    The surface is x_bar' beta + sigma_sq exp(-phi d) V^-1 (y - X beta) on a grid:
-    the expected response without noise, on the modelled scale, at the mean
-    covariates.
+    The surface is x_bar' beta + sigma_sq R(phi) V^-1 (y - X beta) on a grid, R between the
+    grid and the records by the fit's correlation function: the expected response without
+    noise, on the modelled scale, at the mean covariates.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def compare_surfaces(
     for source, _, y in data:
         used = covariance
         if used is None:
-            best, _ = _maximise(data.X, y, data.sites)
+            best, _ = _maximise(data.X, y, data.sites, cov_model=data.cov_model)
             used = (best.sigma_sq, best.tau_sq, best.phi)
         surfaces[source].append(_predicted(data, y, used, places))
     truth = surfaces.pop("original")[0]
@@ -79,11 +80,11 @@ def _predicted(
     data: _Data, y: Floats, covariance: tuple[float, float, float], places: Floats
 ) -> Floats:
     """The surface of :func:`compare_surfaces` from one response."""
-    V = _covariance(data.sites, covariance)
+    V = _covariance(data.sites, covariance, data.cov_model)
     beta, _ = gls(data.X, y, V)
     solved = cho_solve(cho_factor(V, lower=True), y - data.X @ beta)
-    weight = covariance[0] * np.exp(-covariance[2] * cdist(places, data.sites))
-    return np.asarray(data.X.mean(axis=0) @ beta + weight @ solved)
+    R = correlation(cdist(places, data.sites), covariance[2], data.cov_model)
+    return np.asarray(data.X.mean(axis=0) @ beta + covariance[0] * R @ solved)
 
 
 def predicted_surface(
@@ -94,7 +95,7 @@ def predicted_surface(
     Linear in y: the surface of the mean of the copies is the mean of their surfaces.
     """
     problem = fit.problem
-    data = _Data(problem.X, problem.sites, problem.d_max, {})
+    data = _Data(problem.X, problem.sites, problem.d_max, {}, fit.cov_model)
     return _predicted(data, y, covariance, grid(fit, cells=cells))
 
 

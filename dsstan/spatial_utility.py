@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
+from dsstan.correlation import correlation, decay_bounds
 from dsstan.disclosure import sides
 from dsstan.errors import InputError
 from dsstan.fit import Fit
@@ -26,7 +27,7 @@ from dsstan.spatial_estimators import (
     gls,
     maximum_likelihood,
 )
-from dsstan.spatial_statistics import fit_exponential, morans_i, spatial_weights, variogram
+from dsstan.spatial_statistics import fit_variogram, morans_i, spatial_weights, variogram
 from dsstan.synthesis import Synthesis
 from dsstan.utility import LEVEL, combine, ols
 
@@ -38,7 +39,7 @@ __all__ = [
     "compare_variograms",
     "conley",
     "conley_regression",
-    "fit_exponential",
+    "fit_variogram",
     "gls",
     "maximum_likelihood",
     "morans_i",
@@ -76,12 +77,13 @@ class SpatialComparison:
 
 @dataclass(frozen=True, eq=False)
 class _Data:
-    """Design, sites and responses on the modelled scale, (1 or L, N) a source."""
+    """Design, sites, responses on the modelled scale, (1 or L, N) a source, and the model's R."""
 
     X: Floats
     sites: Floats
     d_max: float
     responses: Mapping[str, Floats]
+    cov_model: str
 
     def __iter__(self) -> Iterator[tuple[str, int, Floats]]:
         for source, values in self.responses.items():
@@ -100,7 +102,7 @@ def _data(release: Synthesis, against: Fit | Synthesis | None) -> _Data:
     require_complete(problem)
     responses = {"original": problem.y[None]}
     responses.update({name: s.modelled() for name, s in sides(release, against).items()})
-    return _Data(problem.X, problem.sites, problem.d_max, responses)
+    return _Data(problem.X, problem.sites, problem.d_max, responses, release.fit.cov_model)
 
 
 def spatial_regression(
@@ -122,7 +124,7 @@ def spatial_regression(
     covariance
         (sigma_sq, tau_sq, phi), the same for the original and all copies; by
         default each is analysed at its own maximum of the likelihood, whose
-        uncertainty the intervals leave out.
+        uncertainty the intervals leave out. The correlation function is the fit's.
     against
         See :func:`dsstan.disclosure`.
     level
@@ -134,13 +136,14 @@ def spatial_regression(
         If there is only one copy, or no covariance can be estimated.
     """
     problem = release.problem
-    V = None if covariance is None else _covariance(problem.sites, covariance)
+    name = release.fit.cov_model
+    V = None if covariance is None else _covariance(problem.sites, covariance, name)
 
     def estimator(table: pd.DataFrame) -> tuple[Floats, Floats]:
         y = problem.design.y_of(table)
         if V is not None:
             return gls(problem.X, y, V)
-        found, _ = _maximise(problem.X, y, problem.sites)
+        found, _ = _maximise(problem.X, y, problem.sites, cov_model=name)
         return found.beta, found.cov
 
     return pool(
@@ -177,12 +180,12 @@ def conley_regression(
     )
 
 
-def _covariance(sites: Floats, covariance: tuple[float, float, float]) -> Floats:
+def _covariance(sites: Floats, covariance: tuple[float, float, float], cov_model: str) -> Floats:
     """V of given parameters."""
     sigma_sq, tau_sq, phi = covariance
     if not (sigma_sq >= 0 and tau_sq >= 0 and phi > 0 and np.all(np.isfinite(covariance))):
         raise InputError("covariance needs (sigma_sq, tau_sq, phi), finite and not negative")
-    V = sigma_sq * np.exp(-phi * cdist(sites, sites))
+    V = sigma_sq * correlation(cdist(sites, sites), phi, cov_model)
     V[np.diag_indices_from(V)] += tau_sq
     return np.asarray(V)
 
@@ -212,7 +215,7 @@ def compare_variograms(
     SpatialComparison
         One row a source and bin: ``distance``, ``pairs``, ``gamma`` (mean over
         the copies, ``smallest`` and ``largest`` beside it) and ``curve``, the
-        exponential model fitted to the mean. Its parameters are in ``curves``.
+        fit's correlation function fitted to the mean. Its parameters are in ``curves``.
     """
     data = _data(release, against)
     reach = 0.5 * data.d_max if longest is None else longest
@@ -227,10 +230,12 @@ def compare_variograms(
         gamma = np.stack([v["gamma"].to_numpy() for v in found])
         table = found[0].assign(gamma=gamma.mean(axis=0))
         distance, pairs = table["distance"].to_numpy(), table["pairs"].to_numpy()
-        phi_bounds = (3.0 / data.d_max, 300.0 / data.d_max)
-        curve = fit_exponential(distance, gamma.mean(axis=0), pairs, phi_bounds)
+        phi_bounds = decay_bounds(data.d_max, data.cov_model)
+        mean = gamma.mean(axis=0)
+        curve = fit_variogram(distance, mean, pairs, phi_bounds, data.cov_model)
         table["smallest"], table["largest"] = gamma.min(axis=0), gamma.max(axis=0)
-        table["curve"] = curve[1] + curve[0] * (1.0 - np.exp(-curve[2] * distance))
+        rises = 1.0 - correlation(distance, curve[2], data.cov_model)
+        table["curve"] = curve[1] + curve[0] * rises
         table.insert(0, "source", source)
         tables.append(table)
         curves[source] = curve
@@ -315,7 +320,7 @@ def recover_parameters(
     for source, responses in data.responses.items():
         found, variances = [], []
         for y in responses:
-            best, surface = _maximise(data.X, y, data.sites)
+            best, surface = _maximise(data.X, y, data.sites, cov_model=data.cov_model)
             found.append(np.log([best.sigma_sq, best.tau_sq, best.phi]))
             variances.append(_log_variances(surface, best))
         q, u = np.stack(found), np.stack(variances)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsstan.correlation import correlation_code
 from dsstan.priors import ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.seeds import STARTS, stream
@@ -29,6 +30,7 @@ def natural_data(
     priors: ResolvedPriors,
     surface: Surface,
     draw_latent: bool = False,
+    cov_model: str = "exponential",
 ) -> dict[str, Any]:
     """Data of ``unrestricted.stan`` or ``restricted.stan``."""
     rng = np.random.default_rng(0)
@@ -39,6 +41,7 @@ def natural_data(
         "X": problem.X,
         "y": problem.y,
         "coords": problem.sites,
+        "cov_model": correlation_code(cov_model),
         **priors.stan_data(),
         "H": surface.nodes[1],
         "n_check": STAN_CHECKS,

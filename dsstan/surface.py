@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
+from dsstan.correlation import correlation
 from dsstan.errors import SurfaceError
 
 Floats = NDArray[np.float64]
@@ -30,6 +32,9 @@ HELD_OUT_PHI = 6
 """Values of phi, where it is free, at which the interpolation is checked."""
 
 DEFAULT_NODES = (32, 56)
+SMOOTH_NODES = (48, 84)
+"""Nodes (G, H) to begin with; the second for Matern 5/2, whose R comes nearer to singular."""
+
 MOST_NODES = (64, 112)
 _LOG_PI_2 = float(np.log(2.0 * np.pi))
 
@@ -103,7 +108,9 @@ def rotate(X: Floats, y: Floats) -> Rotation:
     return Rotation(np.column_stack([q, y - X @ b]), t, b)
 
 
-def smoothed_correlation(d: Floats, phi: float, a_diag: Floats, protection: str) -> Floats:
+def smoothed_correlation(
+    d: Floats, phi: float, a_diag: Floats, protection: str, cov_model: str = "exponential"
+) -> Floats:
     """The matrix M in V = sigma_sq (M + r I), shape (n, n).
 
     Parameters
@@ -117,8 +124,10 @@ def smoothed_correlation(d: Floats, phi: float, a_diag: Floats, protection: str)
     protection
         ``"paper"``, ``"preserving"`` or ``"cut"``; under ``"preserving"``
         I - A^2 is added, the variance that smoothing removes.
+    cov_model
+        Correlation function, one of :data:`dsstan.correlation.CORRELATIONS`.
     """
-    m = np.exp(-phi * d)
+    m = correlation(d, phi, cov_model)
     if np.any(a_diag != 1.0):
         m *= a_diag[:, None] * a_diag[None, :]
     if protection == "preserving":
@@ -267,6 +276,11 @@ class Surface:
         }
 
 
+def first_nodes(cov_model: str) -> tuple[int, int]:
+    """Nodes (G, H) to begin with."""
+    return SMOOTH_NODES if cov_model == "matern52" else DEFAULT_NODES
+
+
 def build_surface(
     distances: Floats,
     X: Floats,
@@ -276,6 +290,7 @@ def build_surface(
     protection: str,
     phi_bounds: tuple[float, float],
     r_bounds: tuple[float, float],
+    cov_model: str = "exponential",
     nodes: tuple[int, int] | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
@@ -293,8 +308,11 @@ def build_surface(
         See :func:`smoothed_correlation`.
     phi_bounds, r_bounds
         Ranges to cover; equal ends of ``phi_bounds`` hold the decay.
+    cov_model
+        Correlation function, one of :data:`dsstan.correlation.CORRELATIONS`.
     nodes
-        (G, H), taken as they are; by default 32 and 56, doubled as needed.
+        (G, H), taken as they are; by default 32 and 56 (48 and 84 for Matern 5/2), doubled as
+        needed up to 64 and 112.
     tolerance
         Largest error of the log density accepted.
     seed
@@ -309,12 +327,17 @@ def build_surface(
         otherwise at the largest number of nodes tried.
     """
     held = phi_bounds[0] == phi_bounds[1]
-    g, h = nodes or DEFAULT_NODES
+    g, h = nodes or first_nodes(cov_model)
+    smoothed = partial(
+        smoothed_correlation,
+        distances,
+        a_diag=a_diag,
+        protection=protection,
+        cov_model=cov_model,
+    )
     while True:
         g = 1 if held else g
-        surface = _surface(
-            distances, X, y, a_diag, protection, phi_bounds, r_bounds, (g, h), seed, advance
-        )
+        surface = _surface(smoothed, X, y, phi_bounds, r_bounds, (g, h), seed, advance)
         if surface.error < tolerance:
             return surface
         if nodes is not None or h >= MOST_NODES[1]:
@@ -327,11 +350,9 @@ def build_surface(
 
 
 def _surface(
-    d: Floats,
+    smoothed: Callable[[float], Floats],
     X: Floats,
     y: Floats,
-    a_diag: Floats,
-    protection: str,
     phi_bounds: tuple[float, float],
     r_bounds: tuple[float, float],
     nodes: tuple[int, int],
@@ -358,7 +379,7 @@ def _surface(
     # with the sampler's own threads.
     with threadpool_limits(limits=1, user_api="blas"):
         for i, phi in enumerate(phi_nodes):
-            m = smoothed_correlation(d, float(phi), a_diag, protection)
+            m = smoothed(float(phi))
             values.append((map_r @ node_statistics(m, rotation.Z, r)).T.ravel())
             if advance is not None:
                 advance((i + 1) / total)
@@ -366,7 +387,7 @@ def _surface(
         surface = Surface(coefficients, (g, h), phi_bounds, r_bounds, rotation, len(y), np.inf)
         error = 0.0
         for i, phi in enumerate(check_phi):
-            m = smoothed_correlation(d, float(phi), a_diag, protection)
+            m = smoothed(float(phi))
             exact = node_statistics(m, rotation.Z, check_r)
             for s, ratio in zip(exact, check_r, strict=True):
                 error = max(error, _error_at(surface, s, float(phi), float(ratio)))

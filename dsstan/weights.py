@@ -10,6 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from dsstan.correlation import correlation as correlation_at
+from dsstan.correlation import correlation_distance
 from dsstan.errors import InputError, is_number
 from dsstan.geo import as_points
 
@@ -62,8 +64,8 @@ def smoothing(gamma: float, weights: Floats) -> Floats:
     return np.asarray(1.0 / np.sqrt(1.0 + gamma * a))
 
 
-def isolation_distance(correlation: float, phi: float) -> float:
-    """M = -log(c) / phi: at this distance the correlation has fallen to c.
+def isolation_distance(correlation: float, phi: float, cov_model: str = "exponential") -> float:
+    """M, at which the correlation has fallen to c: -log(c) / phi for the exponential.
 
     Section 3.2 of Quick, Holan and Wikle (2018).
 
@@ -72,9 +74,7 @@ def isolation_distance(correlation: float, phi: float) -> float:
     >>> round(isolation_distance(0.20, 12.7), 2)
     0.13
     """
-    if not (is_number(correlation) and 0 < correlation < 1):
-        raise InputError("correlation must lie between 0 and 1")
-    return float(-np.log(correlation) / phi)
+    return correlation_distance(correlation, phi, cov_model)
 
 
 def alpha_from_gamma(gamma: float, sigma_sq: float, tau_sq: float) -> float:
@@ -240,9 +240,10 @@ def flag_isolated(
     """Flag the records that stand alone, by the paper's rule.
 
     A record is flagged where the distance to its nearest neighbour is at least
-    M = -log(c) / phi, phi the posterior median (section 3.2 of Quick, Holan and
-    Wikle 2018). P(flag) is the share of posterior draws of phi under which the
-    same c flags it.
+    M, at which the correlation has fallen to c: M = -log(c) / phi for the exponential, phi
+    the posterior median (section 3.2 of Quick, Holan and Wikle 2018); for other
+    functions see :func:`dsstan.correlation.correlation_distance`. P(flag) is the share of
+    posterior draws of phi under which the same c flags it.
 
     Parameters
     ----------
@@ -268,13 +269,14 @@ def flag_isolated(
         raise InputError("give correlation or distance, not both")
     if distance is None:
         c = PAPER_CORRELATION if correlation is None else correlation
-        threshold, rule = isolation_distance(c, phi_hat), "correlation"
+        threshold, rule = isolation_distance(c, phi_hat, fit.cov_model), "correlation"
     else:
         if not (is_number(distance) and np.isfinite(distance) and distance > 0):
             raise InputError("distance must be positive and finite")
         threshold, rule = float(distance), "distance"
-        c = float(np.exp(-phi_hat * threshold))
+        c = float(correlation_at(np.asarray(threshold), phi_hat, fit.cov_model))
     nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site)
+    # Every correlation function is one of phi d: M at another decay is M phi_hat / phi.
     thresholds = np.sort(threshold * phi_hat / phi)
     probability = np.searchsorted(thresholds, nearest, side="right") / thresholds.size
     return Weights(

@@ -24,6 +24,7 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[N, 2] coords; // planar coordinates
+  int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   vector<lower=0, upper=1>[N] A; // diagonal of A; 1 unflagged, 0 fully smoothed
   int<lower=1, upper=3> protection; // 1 paper, 2 preserving, 3 cut
   real<lower=0> phi; // the decay held, inverse of the coordinates' unit
@@ -53,18 +54,20 @@ transformed data {
   vector[P] b_ls = least_squares(x, factor, y[kept]);
   matrix[n, P + 1] z = rotated_data(x, factor, b_ls, y[kept]);
   matrix[1, H * surface_size(P)] surface
-    = surface_coefficients(d, a_diag, protection, z, 1, H, phi_range, r_range);
+    = surface_coefficients(d, a_diag, protection, cov_model, z, 1, H,
+                           phi_range, r_range);
   real error = surface_error_at(surface, H, phi, check_r, phi_range,
-                                r_range, d, a_diag, protection, z);
+                                r_range, d, a_diag, protection, cov_model, z);
   matrix[draw_latent ? N : 0, draw_latent ? n : 0] r_all;
   matrix[draw_latent ? N + 1 : 0, draw_latent ? N : 0] r_system;
   matrix[draw_latent ? n + 1 : 0, draw_latent ? n : 0] m_system;
   if (draw_latent) {
     matrix[N, N] r_full
-      = exponential_correlation(distances(coords, coords), phi);
+      = spatial_correlation(distances(coords, coords), phi, cov_model);
     r_all = r_full[ : , kept];
     r_system = eigen_system(r_full);
-    m_system = eigen_system(smoothed_correlation(d, phi, a_diag, protection));
+    m_system = eigen_system(
+                 smoothed_correlation(d, phi, a_diag, protection, cov_model));
   }
 }
 parameters {

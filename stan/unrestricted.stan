@@ -3,7 +3,7 @@
  * (eq. hier of Quick, Holan and Wikle 2018):
  *
  *   y ~ normal(X beta, V),  V = sigma_sq R(phi) + tau_sq I,
- *   R(phi)_ij = exp(-phi d_ij)
+ *   R(phi)_ij = exp(-phi d_ij), or Matern's of the same decay
  *
  * log|C| and Z'C^-1 Z, C = V / sigma_sq, are smooth in (log phi, log r),
  * r = tau_sq / sigma_sq. They are computed once at G x H Chebyshev nodes and
@@ -22,6 +22,7 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[N, 2] coords; // planar coordinates
+  int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   real<lower=0> phi_lower; // bounds of the decay, inverse of their unit
   real<lower=phi_lower> phi_upper;
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
@@ -50,12 +51,14 @@ transformed data {
   vector[P] b_ls = least_squares(X, factor, y);
   matrix[N, P + 1] z = rotated_data(X, factor, b_ls, y);
   matrix[G, H * surface_size(P)] surface
-    = surface_coefficients(d, a_diag, 1, z, G, H, phi_range, r_range);
+    = surface_coefficients(d, a_diag, 1, cov_model, z, G, H, phi_range,
+                           r_range);
   real error = 0;
   for (c in 1 : n_check) {
     error = fmax(error,
                  surface_error_at(surface, H, check_phi[c], check_r[c : c],
-                                  phi_range, r_range, d, a_diag, 1, z));
+                                  phi_range, r_range, d, a_diag, 1,
+                                  cov_model, z));
   }
 }
 parameters {
@@ -78,7 +81,7 @@ generated quantities {
   vector[draw_latent ? N : 0] w;
   vector[draw_latent ? N : 0] y_synthetic;
   if (draw_latent) {
-    matrix[N, N] m = exponential_correlation(d, phi);
+    matrix[N, N] m = spatial_correlation(d, phi, cov_model);
     matrix[N + 1, N] system = eigen_system(m);
     w = latent_rng(m, kept, system, system, a_diag, 1, y - X * beta,
                    sigma_sq, tau_sq);

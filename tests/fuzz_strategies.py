@@ -117,7 +117,8 @@ formulas = st.one_of(
 
 OPTIONS = """
 table formula coords out crs distance copies seed threshold correlation neighbour gamma protection
-engine format absolute chains warmup samples adapt_delta phi_bounds accept_failed strict rounding
+cov_model engine format absolute chains warmup samples adapt_delta phi_bounds accept_failed
+strict rounding missing imputations
 csv_text workdir tabel __class__ engine.x
 """
 KEYS = st.sampled_from(OPTIONS.split())
@@ -127,7 +128,9 @@ VALUES = st.recursive(
         st.integers(-5, 2**70),
         st.floats(),
         st.booleans(),
-        st.sampled_from(["in.csv", "log(value) ~ x", "auto", "paper", "csv", "refuse", "../x"]),
+        st.sampled_from(
+            ["in.csv", "log(value) ~ x", "auto", "paper", "csv", "refuse", "matern32", "../x"]
+        ),
     ),
     lambda inner: st.lists(inner, max_size=3),
     max_leaves=4,

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import make_interp_spline
 from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.special import gamma as gamma_function
+from scipy.special import kv, ndtr
 
 Floats = NDArray[np.float64]
 
@@ -52,6 +53,8 @@ class Model:
         The decay where it is held, else None.
     priors
         A ``ResolvedPriors``: numbers only.
+    cov_model
+        Correlation function by name.
     """
 
     X: Floats
@@ -61,6 +64,7 @@ class Model:
     protection: str
     phi: float | None
     priors: Any
+    cov_model: str = "exponential"
 
     @property
     def rows(self) -> NDArray[np.intp]:
@@ -69,10 +73,18 @@ class Model:
             return np.flatnonzero(self.A == 1)
         return np.arange(len(self.y))
 
+    def R(self, d: Floats, phi: float) -> Floats:
+        """Correlation at distances: Matern's general formula with a Bessel function."""
+        if self.cov_model == "exponential":
+            return np.asarray(np.exp(-phi * d))
+        nu = {"matern32": 1.5, "matern52": 2.5}[self.cov_model]
+        u = np.where(d == 0, 1.0, phi * d)
+        return np.where(d == 0, 1.0, 2 ** (1 - nu) / gamma_function(nu) * u**nu * kv(nu, u))
+
     def correlation(self, phi: float) -> Floats:
         """M in V = sigma_sq (M + r I), of the informing records."""
         a = self.A[self.rows]
-        M = a[:, None] * np.exp(-phi * self.distances[np.ix_(self.rows, self.rows)]) * a
+        M = a[:, None] * self.R(self.distances[np.ix_(self.rows, self.rows)], phi) * a
         return M + np.diag(1 - a**2) if self.protection == "preserving" else M
 
     def log_likelihood(self, beta: Floats, sigma_sq: float, tau_sq: float, phi: float) -> float:
@@ -99,6 +111,7 @@ def model_of(fit: Any) -> Model:
         fit.protection,
         fit.phi_held,
         fit.priors,
+        fit.cov_model,
     )
 
 
@@ -272,7 +285,7 @@ def _slice(model: Model, phi: float, log_r: Floats, record: int, effect: str) ->
     X, y, a = model.X[rows], model.y[rows], model.A[rows]
     n, p = X.shape
     values, vectors = np.linalg.eigh(model.correlation(phi))
-    towards = a * np.exp(-phi * model.distances[rows, record])
+    towards = a * model.R(model.distances[rows, record], phi)
     z = vectors.T @ np.column_stack([X, y, towards])
     inverse = 1 / (values + np.exp(log_r)[:, None])
     S = np.einsum("gn,nj,nk->gjk", inverse, z, z, optimize=True)  # [X y k]' C^-1 [X y k]

@@ -213,14 +213,14 @@ def test_a_curve_through_exact_values_is_recovered(truth):
     sigma_sq, tau_sq, phi = truth
     h = np.linspace(0.02, 1.5, 15)
     gamma = tau_sq + sigma_sq * (1 - np.exp(-phi * h))
-    a, b, c = su.fit_exponential(h, gamma, np.arange(1, 16), (1.0, 100.0))
+    a, b, c = su.fit_variogram(h, gamma, np.arange(1, 16), (1.0, 100.0))
     np.testing.assert_allclose(b + a * (1 - np.exp(-c * h)), gamma, rtol=1e-6, atol=1e-9)
     if sigma_sq > 0:
         np.testing.assert_allclose([a, b, c], truth, rtol=1e-5, atol=1e-6)
 
 
 def test_a_flat_variogram_of_zero_gives_a_curve_of_zero():
-    found = su.fit_exponential(np.array([0.1, 0.2]), np.zeros(2), np.ones(2), (1.0, 100.0))
+    found = su.fit_variogram(np.array([0.1, 0.2]), np.zeros(2), np.ones(2), (1.0, 100.0))
     assert found[:2] == (0.0, 0.0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import dsstan as ds
 from conftest import scalars
@@ -58,22 +58,31 @@ def jacobian(point, held):
     return total if held else total + bounded(point["phi"], *PHI_BOUNDS)
 
 
-def covariance(problem, a, protection, point, phi):
+def matern(d, phi, cov_model):
+    """By the general formula with a Bessel function, not the closed forms of the package."""
+    nu = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}[cov_model]
+    u = np.where(d == 0, 1.0, phi * d)
+    rest = 2 ** (1 - nu) / special.gamma(nu) * u**nu * special.kv(nu, u)
+    return np.where(d == 0, 1.0, rest)
+
+
+def covariance(problem, a, protection, point, phi, cov_model):
     d = np.sqrt(((problem.sites[:, None] - problem.sites[None]) ** 2).sum(-1))
-    V = point["sigma_sq"] * np.outer(a, a) * np.exp(-phi * d) + point["tau_sq"] * np.eye(len(a))
+    R = matern(d, phi, cov_model)
+    V = point["sigma_sq"] * np.outer(a, a) * R + point["tau_sq"] * np.eye(len(a))
     if protection == "preserving":
         V += np.diag(point["sigma_sq"] * (1 - a**2))
     return V
 
 
-def likelihood(problem, a, protection, point, phi):
+def likelihood(problem, a, protection, point, phi, cov_model="exponential"):
     rows = np.flatnonzero(a == 1) if protection == "cut" else np.arange(len(a))
-    V = covariance(problem, a, protection, point, phi)[np.ix_(rows, rows)]
+    V = covariance(problem, a, protection, point, phi, cov_model)[np.ix_(rows, rows)]
     mean = problem.X[rows] @ np.array(point["beta"])
     return stats.multivariate_normal(mean, V).logpdf(problem.y[rows])
 
 
-def surface_of(problem, a, protection, held):
+def surface_of(problem, a, protection, held, cov_model="exponential"):
     rows = np.flatnonzero(a == 1) if protection == "cut" else np.arange(len(a))
     sites = problem.sites[rows]
     return build_surface(
@@ -84,6 +93,7 @@ def surface_of(problem, a, protection, held):
         protection=protection,
         phi_bounds=(HELD, HELD) if held else PHI_BOUNDS,
         r_bounds=R_BOUNDS,
+        cov_model=cov_model,
     )
 
 
@@ -101,21 +111,35 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "protection", "gamma"), CASES)
 def test_log_density_is_the_closed_form_on_both_engines(engine, small, name, protection, gamma):
+    hold_log_density(engine, small, name, protection, gamma, "exponential")
+
+
+@pytest.mark.parametrize("cov_model", ["matern32", "matern52"])
+@pytest.mark.parametrize(
+    ("name", "protection", "gamma"),
+    [case for case in CASES if case[1] != "cut" and case[2] != "infinite"],
+)
+def test_log_density_with_other_correlations(engine, small, name, protection, gamma, cov_model):
+    hold_log_density(engine, small, name, protection, gamma, cov_model)
+
+
+def hold_log_density(engine, small, name, protection, gamma, cov_model):
     a = smoothing_of(small, gamma)
     held = name == "restricted" or (name == "surface" and protection != "none")
     priors = PRIORS.resolve(small.y, small.X, small.d_max)
-    surface = surface_of(small, a, protection, held)
+    surface = surface_of(small, a, protection, held, cov_model)
+    more = {"cov_model": cov_model}
     phi_held = HELD if held else None
     if name == "surface":
         data = {**surface.stan_data(), **priors.stan_data()}
     elif name == "reference/cholesky":
         data = {
-            **natural_data(small, a, protection, HELD, priors, surface),
+            **natural_data(small, a, protection, HELD, priors, surface, **more),
             "phi_lower": PHI_BOUNDS[0],
             "phi_upper": PHI_BOUNDS[1],
         }
     else:
-        data = natural_data(small, a, protection, phi_held, priors, surface)
+        data = natural_data(small, a, protection, phi_held, priors, surface, **more)
     points = []
     for point in POINTS:
         given = {k: v for k, v in point.items() if k != "phi"}
@@ -129,7 +153,7 @@ def test_log_density_is_the_closed_form_on_both_engines(engine, small, name, pro
     for value, point in zip(got, POINTS, strict=True):
         phi = HELD if held else point["phi"]
         if exact:
-            response = likelihood(small, a, protection, point, phi)
+            response = likelihood(small, a, protection, point, phi, cov_model)
             tolerance = DENSITY * abs(response)
         else:
             # The interpolant is the same polynomial in NumPy: what remains is rounding.
@@ -138,7 +162,7 @@ def test_log_density_is_the_closed_form_on_both_engines(engine, small, name, pro
             )
             tolerance = DENSITY * max(100.0, abs(response))
             assert response == pytest.approx(
-                likelihood(small, a, protection, point, phi), rel=1e-6, abs=1e-4
+                likelihood(small, a, protection, point, phi, cov_model), rel=1e-6, abs=1e-4
             )
         want = response + prior_density(point, priors, held) + jacobian(point, held)
         assert value == pytest.approx(want, abs=tolerance)
@@ -193,6 +217,7 @@ def reference_data(problem, a, phi):
         "y": problem.y,
         "coords": problem.unique_sites,
         "site": problem.site + 1,
+        "cov_model": 1,
         **priors.stan_data(),
     }
     if phi is None:

@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 
 from dsstan import surface as py
 from dsstan._resources import stan_folder
+from dsstan.correlation import CORRELATIONS
 
 stanli = pytest.importorskip("stanli")
 
@@ -85,11 +86,12 @@ def test_informing_records_are_all_but_the_flagged_under_cut():
 
 
 @pytest.mark.parametrize(("number", "name"), [(1, "paper"), (2, "preserving")])
-def test_smoothed_correlation(places, rng, number, name):
+@pytest.mark.parametrize("kind", [1, 2, 3])
+def test_smoothed_correlation(places, rng, number, name, kind):
     d, a = cdist(places, places), rng.uniform(size=12)
     a[:2] = 0, 1
-    got = call("smoothed_correlation", d=d, phi=2.0, a_diag=a, protection=number)
-    R = np.exp(-2.0 * d)
+    got = call("smoothed_correlation", d=d, phi=2.0, a_diag=a, protection=number, kind=kind)
+    R = call("spatial_correlation", d=d, phi=2.0, kind=kind)
     want = np.diag(a) @ R @ np.diag(a) + (name == "preserving") * np.diag(1 - a**2)
     np.testing.assert_allclose(got, want, atol=1e-15)
 
@@ -146,8 +148,8 @@ def test_node_statistics_and_the_density_made_from_them(places, rng):
     assert ours == pytest.approx(theirs, rel=CLOSE)
 
 
-@pytest.mark.parametrize("protection", [1, 2])
-def test_the_surface_built_in_stan_is_the_one_built_by_lapack(places, rng, protection):
+@pytest.mark.parametrize(("protection", "kind"), [(1, 1), (2, 1), (1, 2), (2, 3)])
+def test_the_surface_built_in_stan_is_the_one_built_by_lapack(places, rng, protection, kind):
     d, a = cdist(places, places), np.where(np.arange(12) < 2, 0.0, 1.0)
     X = np.column_stack([np.ones(12), rng.normal(size=12)])
     y = rng.normal(size=12)
@@ -160,9 +162,10 @@ def test_the_surface_built_in_stan_is_the_one_built_by_lapack(places, rng, prote
         protection=name,
         phi_bounds=(2.0, 90.0),
         r_bounds=(1e-4, 1e4),
+        cov_model=CORRELATIONS[kind - 1],
     )
     g, h = ours.nodes
-    common = {"d": d, "a_diag": a, "protection": protection, "z": ours.rotation.Z}
+    common = {"d": d, "a_diag": a, "protection": protection, "kind": kind, "z": ours.rotation.Z}
     ranges = {"phi_range": [2.0, 90.0], "r_range": [1e-4, 1e4]}
     theirs = call("surface_coefficients", **common, g_nodes=g, h_nodes=h, **ranges)
     np.testing.assert_allclose(theirs, ours.coefficients, atol=1e-7)

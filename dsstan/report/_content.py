@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dsstan._settings import settings
 from dsstan.assessment import Assessment
 from dsstan.conditions import conditions
+from dsstan.correlation import correlation_words
 from dsstan.disclosure import Disclosure
 from dsstan.report._tables import meaning, sampler
 from dsstan.report._words import NOTHING, figure, plural
@@ -192,6 +193,7 @@ def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
         "Coordinates": " and ".join(problem.coord_names),
         "Distance": f"{problem.distance}, in {problem.unit}s",
         "Reference system": problem.crs or "not stated",
+        "Correlation function": correlation_words(fit.cov_model),
         "Largest distance": f"{figure(problem.d_max, 4)} {problem.unit}",
     }
     chosen = {

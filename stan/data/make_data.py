@@ -81,6 +81,7 @@ def all_data() -> dict[str, dict[str, Any]]:
         "n_sites": problem.n_sites,
         "coords": problem.unique_sites,
         "site": problem.site + 1,
+        "cov_model": 1,
         **priors.stan_data(),
     }
     return {
@@ -94,6 +95,7 @@ def all_data() -> dict[str, dict[str, Any]]:
             "coords": problem.sites,
             "A": A,
             "protection": 1,
+            "cov_model": 1,
             **bounds,
             **priors.stan_data(),
         },

@@ -15,6 +15,7 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[N, 2] coords; // planar coordinates
+  int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   vector<lower=0, upper=1>[N] A; // diagonal of A
   int<lower=1, upper=3> protection; // 1 paper, 2 preserving, 3 cut
   real<lower=0> phi_lower; // bounds of the decay
@@ -39,7 +40,8 @@ parameters {
   real<lower=phi_lower, upper=phi_upper> phi;
 }
 model {
-  matrix[n, n] m = smoothed_correlation(d, phi, a_diag, protection);
+  matrix[n, n] m = smoothed_correlation(d, phi, a_diag, protection,
+                                              cov_model);
   target += normal_lpdf(beta | 0, beta_scale);
   target += variance_lpdf(sigma_sq | variance_prior, sigma_par);
   target += variance_lpdf(tau_sq | variance_prior, tau_par);

@@ -18,6 +18,7 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[n_sites, 2] coords; // planar coordinates of the sites
+  int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   array[N] int<lower=1, upper=n_sites> site; // the site of each record
   real<lower=0> phi_lower; // bounds of the decay
   real<lower=phi_lower> phi_upper;
@@ -44,6 +45,7 @@ model {
   target += variance_lpdf(tau_sq | variance_prior, tau_par);
   target += uniform_lpdf(phi | phi_lower, phi_upper);
   target += multi_normal_cholesky_lpdf(w | rep_vector(0, n_sites),
-              cholesky_decompose(sigma_sq * exponential_correlation(d, phi)));
+              cholesky_decompose(sigma_sq
+                                 * spatial_correlation(d, phi, cov_model)));
   target += normal_lpdf(y | X * beta + w[site], sqrt(tau_sq));
 }

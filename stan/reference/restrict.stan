@@ -20,6 +20,7 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[n_sites, 2] coords; // planar coordinates of the sites
+  int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   array[N] int<lower=1, upper=n_sites> site; // the site of each record
   vector<lower=0, upper=1>[N] A; // diagonal of A; 1 unflagged, 0 fully smoothed
   real<lower=0> phi; // the decay held
@@ -32,8 +33,8 @@ data {
 }
 transformed data {
   matrix[n_sites, n_sites] l
-    = cholesky_decompose(exponential_correlation(distances(coords, coords),
-                                                 phi));
+    = cholesky_decompose(spatial_correlation(distances(coords, coords), phi,
+                                             cov_model));
 }
 parameters {
   vector[P] beta;

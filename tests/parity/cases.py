@@ -83,6 +83,7 @@ def fit_with(problem: Problem, draws: dict[str, ArrayLike], **given: Any) -> Fit
         "problem": problem,
         "kind": "unrestricted",
         "protection": "none",
+        "cov_model": "exponential",
         "gamma": 0.0,
         "A": np.ones(problem.n_records),
         "verdict": Verdict(()),
@@ -92,7 +93,12 @@ def fit_with(problem: Problem, draws: dict[str, ArrayLike], **given: Any) -> Fit
 
 
 def restricted_fit(
-    c: Case, protection: str, gamma: float, point: Parameters, shape: tuple[int, int] = (1, 1)
+    c: Case,
+    protection: str,
+    gamma: float,
+    point: Parameters,
+    shape: tuple[int, int] = (1, 1),
+    cov_model: str = "exponential",
 ) -> Fit:
     """A restricted fit whose every draw is one point."""
     weights = Weights(c.a, "own", np.nan, np.nan, c.a, c.a)
@@ -110,6 +116,7 @@ def restricted_fit(
         gamma=gamma,
         A=smoothing(gamma, c.a),
         phi_held=point.phi,
+        cov_model=cov_model,
     )
 
 

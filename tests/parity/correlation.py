@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
+from dsstan.correlation import correlation, correlation_distance
 from dsstan.latent import LatentModel
 from dsstan.surface import smoothed_correlation
 from dsstan.weights import smoothing
 
 from .cases import GAMMAS, PROTECTIONS, Case, case, restricted_fit, stan_function
+from .density import response
 from .golden import Floats, Values
 
 
@@ -31,6 +33,17 @@ def values() -> Values:
         out[f"ARA/{name}"] = partial(smoothed_effect, c, gamma)
         for protection in PROTECTIONS:
             out[f"V/{protection}/{name}"] = partial(covariance, c, protection, gamma)
+    for model, kind in (("matern32", 2), ("matern52", 3)):
+        out[f"{model}/python"] = partial(correlation, d, phi, model)
+        out[f"{model}/stan"] = partial(
+            stan_function, "spatial_correlation", d=d, phi=phi, kind=kind
+        )
+        for level in (0.05, 0.20, 0.50):
+            out[f"{model}/distance/{level:g}"] = partial(correlation_distance, level, phi, model)
+        for name, gamma in GAMMAS.items():
+            for protection in PROTECTIONS:
+                key = f"{model}/response/{protection}/{name}"
+                out[key] = partial(response, c, gamma, protection, model)
     return out
 
 
@@ -40,7 +53,7 @@ def smoothed_effect(c: Case, gamma: float) -> Floats:
     d = cdist(c.problem.sites, c.problem.sites)
     A = smoothing(gamma, c.a)
     return p.sigma_sq * stan_function(
-        "smoothed_correlation", d=d, phi=p.phi, a_diag=A, protection=1
+        "smoothed_correlation", d=d, phi=p.phi, a_diag=A, protection=1, kind=1
     )
 
 

@@ -100,7 +100,7 @@ def _rows(A: Floats, protection: str) -> Any:
     return np.flatnonzero(A == 1.0) if protection == "cut" else np.arange(A.size)
 
 
-def response(c: Case, gamma: float, protection: str) -> Floats:
+def response(c: Case, gamma: float, protection: str, cov_model: str = "exponential") -> Floats:
     """Log density of the response from exact node statistics, at every point."""
     A = smoothing(gamma, c.a)
     rows = _rows(A, protection)
@@ -108,7 +108,7 @@ def response(c: Case, gamma: float, protection: str) -> Floats:
     d = cdist(c.problem.sites[rows], c.problem.sites[rows])
     out = []
     for p in c.points:
-        m = smoothed_correlation(d, p.phi, A[rows], protection)
+        m = smoothed_correlation(d, p.phi, A[rows], protection, cov_model)
         r = p.tau_sq / p.sigma_sq
         s = node_statistics(m, rotation.Z, np.array([r]))[0]
         u = rotation.T @ (rotation.b - p.beta)
@@ -164,7 +164,7 @@ def _logit_jacobian(value: float, bounds: Bounds) -> float:
 def _natural(c: Case) -> dict[str, Any]:
     """Data that every program with natural data takes."""
     p = c.problem
-    return {"N": p.n_records, "P": p.n_terms, "X": p.X, "y": p.y, "coords": p.sites}
+    return {"N": p.n_records, "P": p.n_terms, "X": p.X, "y": p.y, "coords": p.sites, "cov_model": 1}
 
 
 def _phi_range(c: Case) -> dict[str, float]:

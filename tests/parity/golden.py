@@ -25,10 +25,10 @@ ROOT = FOLDER.parents[1]
 SAN_FRANCISCO = "san_francisco"
 COUNTS = {
     "distances": 34,
-    "correlation": 17,
+    "correlation": 45,
     "weights": 24,
     "density": 125,
-    "latent": 156,
+    "latent": 192,
     "likelihood": 27,
     "regression": 21,
     "diagnostics": 31,

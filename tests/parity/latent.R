@@ -35,11 +35,11 @@ by_gstat <- function(o, places, p) {
   )
 }
 
-by_fields <- function(o, places, p) {
+by_fields <- function(o, places, p, covariance = list(Covariance = "Exponential")) {
   fit <- mKrig(o$sites, o$value,
     weights = o$weight * p$tau_sq, m = 0, lambda = p$tau_sq / p$sigma_sq, find.trA = FALSE,
     cov.function = "stationary.cov",
-    cov.args = list(Covariance = "Exponential", aRange = 1 / p$phi)
+    cov.args = c(covariance, aRange = 1 / p$phi)
   )
   as.vector(predict(fit, places))
 }
@@ -112,6 +112,33 @@ for (name in names(cases)) {
         words, carried^2 * variance + p$tau_sq, GSTAT,
         measure = "scaled", reason = REASON_SOLVE
       )
+    }
+  }
+}
+
+# Matern's correlation instead of the exponential.
+case <- cases$hand
+data <- case_data(case)
+p <- points_of(case$off_nodes)[[1]]
+for (name in c("matern32", "matern52")) {
+  nu <- c(matern32 = 1.5, matern52 = 2.5)[[name]]
+  for (protection in PROTECTIONS) {
+    for (gamma in names(GAMMAS)) {
+      A <- smoothing(GAMMAS[[gamma]], data$a)
+      o <- observations(data, A, protection, p)
+      for (where in c("mean", "places")) {
+        record(
+          paste(name, where, protection, gamma, sep = "/"),
+          "with Matern's correlation the mean of w given y is the prediction of fields",
+          sprintf("%s, smoothness %g, %s, gamma %s", case$words, nu, protection, gamma),
+          by_fields(
+            o, if (where == "mean") data$sites else case$places, p,
+            list(Covariance = "Matern", smoothness = nu)
+          ),
+          "fields::mKrig, fields::predict",
+          measure = "scaled", reason = REASON_SOLVE
+        )
+      }
     }
   }
 }

@@ -34,24 +34,33 @@ def values() -> Values:
                     out[f"covariance/{key}"] = partial(covariance, c, protection, gamma)
                 out[f"copy/mean/{key}"] = partial(copy_mean, c, protection, gamma)
                 out[f"copy/variance/{key}"] = partial(copy_variance, c, protection, gamma)
+    c = case("hand")
+    for cov_model in ("matern32", "matern52"):
+        for protection in PROTECTIONS:
+            for gamma_name, gamma in GAMMAS.items():
+                key = f"{protection}/{gamma_name}"
+                out[f"{cov_model}/mean/{key}"] = partial(mean, c, protection, gamma, cov_model)
+                out[f"{cov_model}/places/{key}"] = partial(places, c, protection, gamma, cov_model)
     return out
 
 
-def _model(c: Case, protection: str, gamma: float) -> tuple[Fit, LatentModel, Parameters]:
+def _model(
+    c: Case, protection: str, gamma: float, cov_model: str = "exponential"
+) -> tuple[Fit, LatentModel, Parameters]:
     p = c.off_nodes[0]
-    fit = restricted_fit(c, protection, gamma, p)
+    fit = restricted_fit(c, protection, gamma, p, cov_model=cov_model)
     return fit, LatentModel(fit), p
 
 
-def mean(c: Case, protection: str, gamma: float) -> Floats:
+def mean(c: Case, protection: str, gamma: float, cov_model: str = "exponential") -> Floats:
     """E[w | y] at the records."""
-    _, model, p = _model(c, protection, gamma)
+    _, model, p = _model(c, protection, gamma, cov_model)
     return model.mean(p)
 
 
-def places(c: Case, protection: str, gamma: float) -> Floats:
+def places(c: Case, protection: str, gamma: float, cov_model: str = "exponential") -> Floats:
     """E[w | y] at the case's places."""
-    _, model, p = _model(c, protection, gamma)
+    _, model, p = _model(c, protection, gamma, cov_model)
     assert c.places is not None
     return model.mean(p, c.places)
 

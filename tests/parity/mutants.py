@@ -42,22 +42,22 @@ MUTATIONS = (
     Mutation(
         "correlation 1% off in the surface",
         "dsstan/surface.py",
-        "m = np.exp(-phi * d)",
-        "m = np.exp(-1.01 * phi * d)",
+        "m = correlation(d, phi, cov_model)",
+        "m = correlation(d, 1.01 * phi, cov_model)",
         "node_statistics and hand",
     ),
     Mutation(
         "correlation 1% off in the prediction at new places",
         "dsstan/latent.py",
-        "np.exp(-p.phi * cdist(places, self.sites))",
-        "np.exp(-1.01 * p.phi * cdist(places, self.sites))",
+        "correlation(cdist(places, self.sites), p.phi, self.fit.cov_model)",
+        "correlation(cdist(places, self.sites), 1.01 * p.phi, self.fit.cov_model)",
         "predicted and hand",
     ),
     Mutation(
         "correlation 1% off in w given y",
         "dsstan/latent.py",
-        "R = np.exp(-phi * d)",
-        "R = np.exp(-1.01 * phi * d)",
+        "R = correlation(d, phi, self.fit.cov_model)",
+        "R = correlation(d, 1.01 * phi, self.fit.cov_model)",
         "latent and mean and hand",
     ),
     Mutation(
@@ -181,9 +181,9 @@ MUTATIONS = (
     ),
     Mutation(
         "-log(c) with the wrong sign",
-        "dsstan/weights.py",
-        "float(-np.log(correlation) / phi)",
-        "float(np.log(correlation) / phi)",
+        "dsstan/correlation.py",
+        "float(-np.log(c) / phi)",
+        "float(np.log(c) / phi)",
         "weights",
     ),
     Mutation(
