@@ -128,8 +128,9 @@ def test_the_embedded_engine_samples_from_the_file(name: str) -> None:
         "sigma_sq": 1.0,
         "tau_sq": 0.1,
         "phi": 6.0,
-        "phi_free": [6.0],
+        "phi_free": [] if data.get("phi_lower") == data.get("phi_upper") else [6.0],
         "w": [0.0] * data.get("n_sites", 0),
+        "z": [0.0] * data.get("n_sites", 0),
     }
     settings = SamplerSettings(chains=1, warmup=ITERATIONS, samples=ITERATIONS)
     draws = EmbeddedEngine().sample(
