@@ -134,7 +134,9 @@ class BracketedPredictive(Predictive):
         mean = problem.X @ p.beta + self.carried * w
         z = rng.standard_normal(problem.n_records)
         cut = truncated_normal(z, mean, np.sqrt(p.tau_sq), kept.low_modelled, kept.high_modelled)
-        return np.asarray(problem.transform.inverse(cut))
+        drawn = np.asarray(problem.transform.inverse(cut))
+        # Next to an end the column may hold nothing: the nearest value inside is the draw then.
+        return kept.clip(drawn) if kept.bounded else drawn
 
     def inside(self, values: Floats) -> NDArray[np.bool_]:
         """Whether a rounded value is in its record's bracket and the transform takes it."""

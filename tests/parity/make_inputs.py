@@ -274,6 +274,7 @@ def bracketed_posterior() -> dict[str, Any]:
         "phi": 5.0,
         "beta_scale": [10.0, 5.0],
         "root": 1.0,
+        "r_bounds": [1e-9, 1e9],
         "chains": 2,
         "warmup": 1000,
         "kept": 5000,
