@@ -23,7 +23,7 @@ from dsstan.reading import read_release
 from dsstan.rounding import Rounding
 from dsstan.truncation import truncated_normal, truncated_sd
 
-QUICK = {"chains": 2, "warmup": 500, "samples": 1000, "engine": "embedded", "progress": False}
+QUICK = {"chains": 2, "warmup": 400, "samples": 800, "engine": "embedded", "progress": False}
 EXACT = 1e-8
 """Quantiles, against SciPy's truncated normal."""
 
