@@ -73,8 +73,9 @@ class Rounding:
         rng
             Decides which value goes to which step; not used where there is one step.
         inside
-            Tells which values the formula's transform takes. A value that rounding would take
-            out (a price of 0 under log) goes up to the next multiple of the finest step.
+            Tells which values the model allows. A value that rounding would take out (a price
+            of 0 under log, one beyond the end of its bracket) goes up to the next multiple of
+            the finest step, or where that is out too, down to it.
         """
         units = np.asarray(self.units, dtype=np.float64)
         if len(units) == 1:
@@ -85,8 +86,8 @@ class Rounding:
         if inside is None:
             return rounded
         finest = np.full(values.shape, units[units > 0].min() if (units > 0).any() else 0.0)
-        up = self._to(values, finest, lambda share: np.floor(share) + 1.0)
-        rounded = np.where(inside(rounded), rounded, up)
+        for nearest in (lambda share: np.floor(share) + 1.0, np.floor):
+            rounded = np.where(inside(rounded), rounded, self._to(values, finest, nearest))
         return np.where(inside(rounded), rounded, values)
 
     def _to(self, values: Floats, units: Floats, whole: Callable[[Floats], Floats]) -> Floats:

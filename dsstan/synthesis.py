@@ -161,7 +161,9 @@ class Synthesis:
             return False
         one = 10**rounding.decimals
         steps = all(unit > 0 and unit % one == 0 for unit in rounding.units)
-        return steps and bool((np.abs(self.values) < _EXACT).all())
+        # A bracket without a whole number in it leaves a value that is none.
+        whole = np.array_equal(self.values, np.rint(self.values))
+        return steps and whole and bool((np.abs(self.values) < _EXACT).all())
 
     @cached_property
     def unprotected(self) -> Synthesis | None:

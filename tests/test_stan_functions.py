@@ -23,6 +23,7 @@ INCLUDES = (
     "surface",
     "priors",
     "latent",
+    "brackets",
 )
 SOURCE = (
     "functions {\n"
@@ -232,3 +233,52 @@ def test_latent_draws_are_called_by_the_programs():
     """``"latent_rng"`` can't be called alone; test_stan holds its draws against the closed form."""
     text = (stan_folder() / "restricted.stan").read_text()
     assert "latent_rng(" in text
+
+
+def test_bracket_log_mass_is_the_log_probability_of_the_brackets():
+    mu, tau = np.array([0.0, 1.0, 50.0, -50.0, 0.3]), 0.7
+    low = np.array([0.0, -0.5, 0.0, 2.0, 9.0])
+    high = np.array([1.0, 0.0, 2.0, 3.0, 9.001])
+    none = np.zeros(0, dtype=int)
+    sets = {"below": none, "above": none, "between": none}
+
+    def mass(name, numbers):
+        numbers = {**sets, name: np.array(numbers)}
+        return call("bracket_log_mass", mu=mu, tau=tau, low=low, high=high, **numbers)
+
+    assert mass("below", [1]) == pytest.approx(stats.norm.logcdf(1.0, 0.0, tau), rel=CLOSE)
+    assert mass("above", [2, 4]) == pytest.approx(
+        stats.norm.logsf(-0.5, 1.0, tau) + stats.norm.logsf(2.0, -50.0, tau), rel=CLOSE
+    )
+    for i in (0, 2, 3, 4):  # on both sides of the mean, far out, and narrow
+        tail = stats.norm.logsf if low[i] + high[i] > 2 * mu[i] else stats.norm.logcdf
+        ends = sorted(tail(np.array([low[i], high[i]]), mu[i], tau), reverse=True)
+        want = ends[0] + np.log1p(-np.exp(ends[1] - ends[0]))
+        assert mass("between", [i + 1]) == pytest.approx(want, rel=CLOSE), i
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-0.4, 0.9), (6.0, 7.0), (-8.0, -7.5), (5.0, np.inf), (-np.inf, -9.0)]
+)
+def test_bracket_quantile_is_that_of_a_truncated_normal(low, high):
+    mu, tau = 0.2, 0.9
+    for u in (0.001, 0.3, 0.5, 0.999):
+        got = call(
+            "bracket_quantile",
+            u=u,
+            mu=mu,
+            tau=tau,
+            low=low if np.isfinite(low) else 0.0,
+            high=high if np.isfinite(high) else 0.0,
+            has_low=int(np.isfinite(low)),
+            has_high=int(np.isfinite(high)),
+        )
+        law = stats.truncnorm((low - mu) / tau, (high - mu) / tau, loc=mu, scale=tau)
+        assert got == pytest.approx(law.ppf(u), rel=CLOSE)
+    free = {"mu": mu, "tau": tau, "low": 0.0, "high": 0.0, "has_low": 0, "has_high": 0}
+    assert call("bracket_quantile", u=0.3, **free) == pytest.approx(stats.norm.ppf(0.3, mu, tau))
+
+
+def test_which_equal():
+    assert list(call("which_equal", values=[3, 0, 3, 1], wanted=3, n=2)) == [1, 3]
+    assert list(call("which_equal", values=[3, 0, 3, 1], wanted=2, n=0)) == []

@@ -128,8 +128,9 @@ def test_the_embedded_engine_samples_from_the_file(name: str) -> None:
         "sigma_sq": 1.0,
         "tau_sq": 0.1,
         "phi": 6.0,
-        "phi_free": [6.0],
+        "phi_free": [] if data.get("phi_lower") == data.get("phi_upper") else [6.0],
         "w": [0.0] * data.get("n_sites", 0),
+        "z": [0.0] * data.get("n_sites", 0),
     }
     settings = SamplerSettings(chains=1, warmup=ITERATIONS, samples=ITERATIONS)
     draws = EmbeddedEngine().sample(
@@ -144,6 +145,7 @@ def test_the_embedded_engine_samples_from_the_file(name: str) -> None:
     generated = declared(name, "transformed parameters", "generated quantities")
     for quantity in declared(name, "parameters") + generated:
         switched_off = quantity in ("w", "y_synthetic") and data.get("draw_latent") == 0
+        switched_off |= quantity == "phi_free" and init["phi_free"] == []
         assert any(n.split("[")[0] == quantity for n in draws.names) != switched_off
 
 

@@ -108,6 +108,27 @@ def test_continuous_weights_leave_the_outlier_less_than_flags_do(printed, san_fr
     assert known[2] / known[1] < 0.5 * flagged / continuous
 
 
+def test_brackets_keep_the_count_of_dear_homes_and_cost_what_is_said(printed, san_francisco):
+    out = printed("09_brackets.py")
+    (truth,) = _numbers(rf"homes of a million or more in the original: {NUMBER}", out)
+    low, high, _ = _numbers(rf"without brackets: from {NUMBER} to {NUMBER}, median {NUMBER}", out)
+    assert low < truth < high
+    assert (
+        _numbers(rf"with brackets: from {NUMBER} to {NUMBER}, median {NUMBER}", out) == [truth] * 3
+    )
+    assert "every home in its own bracket in every copy: True" in out
+    for pattern, sign in (
+        ("near copies, a million or more", 1),
+        ("sd left, a million or more", -1),
+    ):
+        before, after = _numbers(rf"{pattern}: {NUMBER} to {NUMBER}", out)
+        assert sign * (after - before) > 0.25 * before
+    rows = [_row(out, name) for name in ("2", "3", "9")]
+    near, left = ([row[k] for row in rows] for k in (2, 4))
+    assert near == sorted(near)
+    assert left == sorted(left, reverse=True)
+
+
 def _numbers(pattern: str, text: str) -> list[float]:
     """All numbers that the pattern captures, over all its matches."""
     found = re.findall(pattern, text)

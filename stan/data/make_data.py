@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from dsstan.engines.base import jsonable
+from dsstan.models._truncated import bracketed_data
+from dsstan.models.brackets import find_brackets
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem, prepare
 from dsstan.stan_data import natural_data
@@ -36,6 +38,8 @@ ALONE = np.array([[0.95, 0.05], [0.93, 0.62]])
 """Sites of the two records that stand alone."""
 M = 0.2
 """A record is flagged where its nearest neighbour is at least this far."""
+CUTS = (1.5, 2.5)
+"""Ends of the three brackets."""
 NODES = (24, 40)
 DECIMALS = 10
 """Of every number in the files: rounding of this size hides which LAPACK wrote the surface."""
@@ -88,6 +92,7 @@ def all_data() -> dict[str, dict[str, Any]]:
         "unrestricted": natural_data(problem, ones, "none", None, priors, made),
         "restricted": natural_data(problem, A, "paper", PHI, priors, made, draw_latent=True),
         "surface": {**made.stan_data(), **priors.stan_data()},
+        "bracketed": bracketed_data(problem, find_brackets(problem, CUTS), A, priors, PHI),
         "reference/hier": {**by_site, **bounds},
         "reference/restrict": {**by_site, "A": A, "phi": PHI},
         "reference/cholesky": {

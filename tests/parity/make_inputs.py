@@ -241,6 +241,47 @@ def truncated() -> dict[str, Any]:
     }
 
 
+def bracketed() -> dict[str, Any]:
+    """Brackets of the hand-made case, scores of w, and normalising constants far out."""
+    return {
+        "cuts": [0.5, 1.5, 2.6],
+        "z": normals(41, 9).tolist(),
+        "tails": {
+            "mean": [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0],
+            "sd": [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.1, 1.0],
+            "low": [-1.0, 8.0, -30.0, -40.5, 21.0, "-Inf", -2.0, 1.0],
+            "high": [0.5, 9.0, -29.0, -40.0, "Inf", -24.0, 5.0, 1.001],
+        },
+    }
+
+
+def bracketed_posterior() -> dict[str, Any]:
+    """Eighty records in three brackets, two of them flagged, for JAGS."""
+    n, cuts = 80, [1.2, 2.8]
+    sites = uniforms(51, n, 2)
+    sites[-1] = 1.5, 0.1
+    x = normals(52, n)
+    d = np.sqrt(((sites[:, None] - sites[None]) ** 2).sum(-1))
+    factor = np.linalg.cholesky(1.5 * np.exp(-5.0 * d) + 0.3 * np.eye(n))
+    y = rounded(2.0 + 0.7 * x + factor @ normals(53, n), 4)
+    return {
+        "words": "80 simulated records, two flagged, brackets cut at 1.2 and 2.8",
+        "columns": {"u": sites[:, 0].tolist(), "v": sites[:, 1].tolist(), "x": x.tolist()},
+        "y": y.tolist(),
+        "cuts": cuts,
+        "flagged": [10, n - 1],
+        "watched": [0, 10, n - 1],
+        "phi": 5.0,
+        "beta_scale": [10.0, 5.0],
+        "root": 1.0,
+        "r_bounds": [1e-9, 1e9],
+        "chains": 2,
+        "warmup": 1000,
+        "kept": 5000,
+        "seed": 71,
+    }
+
+
 def san_francisco() -> dict[str, Any]:
     """Settings of the San Francisco twin; no value of the data."""
     return {
@@ -262,6 +303,8 @@ TOPICS = {
     "regression": regression,
     "diagnostics": diagnostics,
     "truncated": truncated,
+    "bracketed": bracketed,
+    "bracketed_posterior": bracketed_posterior,
     "san_francisco": san_francisco,
     "posterior": posterior,
 }
