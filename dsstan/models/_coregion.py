@@ -75,7 +75,10 @@ class GroupLatentModel:
     def _solve(self, p: GroupParameters, right: Floats) -> Floats:
         """A V^-1 right, for the informing records."""
         R, _ = self._parts(p.phi)
-        V = p.T[np.ix_(self.group_rows, self.group_rows)] * R[np.ix_(self.site_rows, self.site_rows)]
+        V = (
+            p.T[np.ix_(self.group_rows, self.group_rows)]
+            * R[np.ix_(self.site_rows, self.site_rows)]
+        )
         V *= self.a_rows[:, None] * self.a_rows[None, :]
         V[np.diag_indices_from(V)] += self.noise_variance(p)
         factor = cho_factor(V, lower=True, overwrite_a=True, check_finite=False)
@@ -103,32 +106,28 @@ class GroupLatentModel:
         if places is None:
             R = self._parts(p.phi)[0][np.ix_(self.site, self.site_rows)]
         else:
-            R = correlation(
-                cdist(places, self.sites[self.site_rows]), p.phi, self.fit.cov_model
-            )
+            R = correlation(cdist(places, self.sites[self.site_rows]), p.phi, self.fit.cov_model)
         return np.asarray(p.T[np.ix_(group, self.group_rows)] * R)
 
-    def mean(
-        self,
-        p: GroupParameters,
-        group: NDArray[np.intp] | None = None,
-        places: Floats | None = None,
-    ) -> Floats:
-        """E[w_k | y, parameters] of the records (N,), or of groups at planar places (m,)."""
-        which = self.group if group is None else group
-        return np.asarray(self.cross(p, which, places) @ self._solve(p, self._residual(p)))
+    def mean(self, p: GroupParameters) -> Floats:
+        """E[w | y, parameters] of the records, shape (N,)."""
+        return np.asarray(self.cross(p, self.group) @ self._solve(p, self._residual(p)))
 
-    def variance(self, p: GroupParameters, group: NDArray[np.intp], places: Floats) -> Floats:
-        """Var[w_k | y, parameters] of groups at planar places, shape (m,)."""
+    def at(
+        self, p: GroupParameters, group: NDArray[np.intp], places: Floats
+    ) -> tuple[Floats, Floats]:
+        """Mean and variance of w_k given y and the parameters, of groups at places, (m,) each."""
         C = self.cross(p, group, places)
-        return np.asarray(np.diag(p.T)[group] - np.sum(C * self._solve(p, C.T).T, axis=1))
+        solved = self._solve(p, np.column_stack([self._residual(p), (C * self.a_rows).T]))
+        variance = np.diag(p.T)[group] - np.sum(C * solved[:, 1:].T, axis=1)
+        return np.asarray(C @ solved[:, 0]), np.asarray(variance)
 
     def covariance(self, p: GroupParameters) -> Floats:
         """Cov[w | y, parameters] of the records, shape (N, N)."""
         R, _ = self._parts(p.phi)
         K = p.T[np.ix_(self.group, self.group)] * R[np.ix_(self.site, self.site)]
         C = self.cross(p, self.group)
-        return np.asarray(K - C @ self._solve(p, C.T))
+        return np.asarray(K - C @ self._solve(p, (C * self.a_rows).T))
 
     def draw(self, p: GroupParameters, rng: np.random.Generator) -> Floats:
         """One draw of w of all records, shape (N,).

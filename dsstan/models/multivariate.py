@@ -19,12 +19,13 @@ from dsstan.engines import Draws, SamplerSettings, get_engine
 from dsstan.errors import DsstanWarning, InputError, is_number
 from dsstan.fit import Fit
 from dsstan.models._coregion import GroupPredictive
+from dsstan.models._group_settings import group_scales, starts
 from dsstan.models._groups import Groups, not_estimable, read_groups
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.programs import Program
 from dsstan.progress import progress_bar
-from dsstan.seeds import STARTS, root_seed, stan_seed, stream
+from dsstan.seeds import root_seed, stan_seed
 from dsstan.weights import Weights
 
 __all__ = ["LKJ_ETA", "MAX_RECORDS", "MultivariateFit", "fit_multivariate"]
@@ -33,9 +34,6 @@ Floats = NDArray[np.float64]
 
 LKJ_ETA = 2.0
 """Default of the LKJ prior: correlations between groups lean to 0, mildly."""
-
-GROUP_SCALE = 2.5
-"""Default sd of a group's coefficient about the common one, in residual sd / sd(x_j)."""
 
 MAX_RECORDS = 1000
 """Most informing records: a gradient factors a matrix of their number."""
@@ -211,7 +209,7 @@ def fit_multivariate(
     if priors is None:
         priors = start.prior_settings if start is not None else Priors()
     resolved = priors.resolve(problem.y[rows], problem.X[rows], problem.d_max)
-    spread = _group_scale(group_scale, start, problem, rows)
+    spread = group_scales(group_scale, start, problem, rows)
     eta = lkj_eta if lkj_eta is not None else LKJ_ETA if start is None else start.lkj_eta
     if not (is_number(eta) and 0 < eta < np.inf):
         raise InputError("lkj_eta must be positive and finite")
@@ -247,7 +245,7 @@ def fit_multivariate(
             data,
             settings=settings,
             seed=stan_seed(root),
-            inits=_starts(start, problem, found, resolved, held, chains, root),
+            inits=starts(start, problem, found, resolved, held, chains, root),
             advance=advance,
         )
     draws = _draws(drawn, found.n, problem.n_terms)
@@ -304,77 +302,6 @@ def _check_start(start: MultivariateFit, column: str) -> None:
         raise InputError(
             f"start is a fit by column {start.groups.column!r} and groups names {column!r}"
         )
-
-
-def _group_scale(
-    given: float | Sequence[float] | None,
-    start: MultivariateFit | None,
-    problem: Problem,
-    rows: NDArray[np.intp],
-) -> tuple[float, ...]:
-    """Prior sd of a group's coefficients about the common ones, P numbers."""
-    if given is None and start is not None:
-        return start.group_scale
-    if given is None:
-        X, y = problem.X[rows], problem.y[rows]
-        residual = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
-        sd = float(np.sqrt(residual @ residual / (len(y) - X.shape[1])))
-        spread = np.std(X, axis=0)
-        size = np.abs(X).max(axis=0)
-        unit = np.where(spread <= 1e-12 * np.maximum(1.0, size), size, spread)
-        return tuple(float(v) for v in GROUP_SCALE * sd / unit)
-    values = np.asarray(given, dtype=np.float64)
-    if values.ndim > 1 or values.size not in (1, problem.n_terms):
-        raise InputError(
-            f"group_scale needs one number or one a coefficient ({problem.n_terms}); "
-            f"got {values.size}"
-        )
-    if not (np.isfinite(values).all() and (values > 0).all()):
-        raise InputError("group_scale must be positive and finite")
-    return tuple(float(v) for v in np.broadcast_to(values, (problem.n_terms,)))
-
-
-def _starts(
-    start: MultivariateFit | None,
-    problem: Problem,
-    groups: Groups,
-    priors: ResolvedPriors,
-    held: float | None,
-    chains: int,
-    root: int,
-) -> list[dict[str, Any]]:
-    """Where the chains begin, one mapping a chain."""
-    rng = np.random.default_rng(stream(root, STARTS))
-    X, y = problem.X, problem.y
-    residual = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
-    sd = np.sqrt(residual @ residual / max(1, len(y) - X.shape[1]))
-    bounds = np.arctan(1.0 / np.sqrt(np.array(priors.r_bounds[::-1])))
-    low, high = bounds + np.diff(bounds) * [0.01, -0.01]
-    inits = []
-    for _ in range(chains):
-        if start is None:
-            size = sd * np.exp(rng.uniform(-0.4, 0.4, groups.n))
-            angle = np.pi * rng.uniform(0.15, 0.35, groups.n)
-            factor = np.eye(groups.n)
-            phi = float(np.exp(np.mean(np.log(priors.phi_bounds)) + rng.uniform(-0.5, 0.5)))
-        else:
-            pick = np.unravel_index(rng.integers(start.n_draws), start.shape)
-            sigma, tau = (np.sqrt(start.draws[name][pick]) for name in ("sigma_sq", "tau_sq"))
-            size, angle = np.hypot(sigma, tau), np.arctan2(sigma, tau)
-            factor = np.linalg.cholesky(start.draws["T"][pick] / np.outer(sigma, sigma))
-            factor /= np.linalg.norm(factor, axis=1, keepdims=True)
-            phi = float(start.draws["phi"][pick])
-        ends = priors.phi_bounds
-        phi = float(np.clip(phi, 1.01 * ends[0], 0.99 * ends[1]))
-        inits.append(
-            {
-                "root": size,
-                "angle": np.clip(angle, low, high),
-                "L": factor,
-                "phi_free": [] if held is not None else [phi],
-            }
-        )
-    return inits
 
 
 def _draws(drawn: Draws, n: int, p: int) -> dict[str, Floats]:
