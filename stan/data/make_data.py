@@ -36,6 +36,8 @@ ALONE = np.array([[0.95, 0.05], [0.93, 0.62]])
 """Sites of the two records that stand alone."""
 M = 0.2
 """A record is flagged where its nearest neighbour is at least this far."""
+GROUP_SCALE = (2.0, 1.0)
+"""Sd of a group's coefficients about the common ones, where a program has groups."""
 NODES = (24, 40)
 DECIMALS = 10
 """Of every number in the files: rounding of this size hides which LAPACK wrote the surface."""
@@ -87,6 +89,20 @@ def all_data() -> dict[str, dict[str, Any]]:
         "unrestricted": natural_data(problem, ones, "none", None, priors, made),
         "restricted": natural_data(problem, A, "paper", PHI, priors, made, draw_latent=True),
         "surface": {**made.stan_data(), **priors.stan_data()},
+        "multivariate": {
+            **records,
+            "n_groups": 2,
+            "coords": problem.sites,
+            "group": np.arange(problem.n_records) % 2 + 1,
+            "A": A,
+            "protection": 1,
+            "cov_model": 1,
+            **bounds,
+            **priors.stan_data(),
+            "group_scale": list(GROUP_SCALE),
+            "lkj_eta": 2.0,
+            "draw_latent": 1,
+        },
         "reference/hier": {**by_site, **bounds},
         "reference/restrict": {**by_site, "A": A, "phi": PHI},
         "reference/cholesky": {
