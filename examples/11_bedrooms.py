@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 11. Studios, one and two bedrooms: what do homes of one kind tell of another?
 #
-# Section 6 of Quick, Holan and Wikle (2018) names a model for homes of several sizes: each number of
-# bedrooms has a regression, a nugget and a spatial effect of its own, and the effects of one place
-# go together, `Cov(w_k(s), w_l(s')) = T_kl R(phi)`. We fit it to the flats downtown in San Francisco
-# and ask what a two-bedroom home without another one nearby borrows from the smaller flats around
-# it, and what that means for its protection.
+# Section 6 of Quick, Holan and Wikle (2018) names a model for homes of several sizes: each number
+# of bedrooms has a regression, a nugget and a spatial effect of its own, and the effects of one
+# place go together, `Cov(w_k(s), w_l(s')) = T_kl R(phi)`. We fit it to the flats downtown in San
+# Francisco and ask what a two-bedroom home without another one nearby borrows from the smaller
+# flats around it, and what that means for its protection.
 
 # %%
 import os
@@ -31,8 +31,9 @@ sizes = homes.groupby("bedrooms")["squarefeet"]
 print("median square feet by bedrooms:", sizes.median().astype(int).to_dict())
 
 # %% [markdown]
-# Homes with 0 bedrooms are larger than those with 2: in this file 0 mostly means that nobody entered
-# the number. We count as studios those of at most 600 square feet and leave the others out.
+# Homes with 0 bedrooms are larger than those with 2: in this file 0 mostly means that nobody
+# entered the number. We count as studios those of at most 600 square feet and leave the others
+# out.
 
 # %%
 studio = (homes["bedrooms"] == 0) & (homes["squarefeet"] <= 600)
@@ -45,8 +46,8 @@ print(f"{problem.n_records} flats at {problem.n_sites} sites")
 print("by bedrooms:", flats["bedrooms"].value_counts().sort_index().to_dict())
 
 # %% [markdown]
-# Here the rare kind is the studio. A group so small learns its nugget and much of its regression from
-# the prior; the fit says so in its notes where a coefficient can't be told at all.
+# Here the rare kind is the studio. A group so small learns its nugget and much of its regression
+# from the prior; the fit says so in its notes where a coefficient can't be told at all.
 
 # %%
 free = fit_multivariate(problem, "bedrooms", seed=1, progress=False, **SAMPLER)
@@ -71,8 +72,8 @@ print(f"share below 0: prior {below:.2f}, posterior {share:.2f} (one and two bed
 # %% [markdown]
 # The prior of each correlation is symmetric about 0, so what moved came from the homes.
 #
-# One map a group: posterior mean of the effect, in log dollars, and its posterior sd. Points are the
-# group's own flats. The effect of a group is known where it has no flat of its own, too.
+# One map a group: posterior mean of the effect, in log dollars, and its posterior sd. Points are
+# the group's own flats. The effect of a group is known where it has no flat of its own, too.
 
 # %%
 surface = surface_by_group(free, cells=CELLS, draws=DRAWS, progress=False)
@@ -99,9 +100,9 @@ own = pd.DataFrame(problem.sites, columns=["x", "y"]).assign(group=flats["bedroo
 # %% [markdown]
 # ## Leaving homes out
 #
-# Take the two-bedroom homes whose next own kind is far while a smaller flat is near, and leave them out
-# (protection `"cut"`): their prices inform nothing. Then predict their effect and their price twice,
-# from all the flats and from the two-bedroom homes alone.
+# Take the two-bedroom homes whose next own kind is far while a smaller flat is near, and leave
+# them out (protection `"cut"`): their prices inform nothing. Then predict their effect and their
+# price twice, from all the flats and from the two-bedroom homes alone.
 
 # %%
 group = free.groups.index
@@ -173,8 +174,8 @@ for name, v in drawn.items():
     print(f"from {name}: mean sd of w {sds[name].mean():.3f}, error of log price {error:.3f}")
 
 # %% [markdown]
-# The sd of w falls where a smaller flat is near. It is the model's own claim. Whether the prediction
-# is better is a question for the prices, and eight homes answer it only roughly.
+# The sd of w falls where a smaller flat is near. It is the model's own claim. Whether the
+# prediction is better is a question for the prices, and eight homes answer it only roughly.
 #
 # ## What borrowing means for protection
 #
@@ -210,7 +211,8 @@ for label in free.groups.labels:
 #
 # ## Exercises
 #
-# 1. Fit with `lkj_eta=20`. What happens to the correlations and to the sd of w of the homes left out?
+# 1. Fit with `lkj_eta=20`. What happens to the correlations, and to the sd of w of the homes left
+#    out?
 # 2. Put the studios with the one-bedroom homes (`flats["bedrooms"].clip(lower=1)`). Does the
 #    prediction of the two-bedroom homes change?
 # 3. Protect the studios with `protection="cut"` and own weights. Where do their copies come from?
