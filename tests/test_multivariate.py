@@ -328,6 +328,18 @@ def test_within_groups_by_site_leaves_out_the_own_place(problem, lone):
     np.testing.assert_allclose(found, neighbour_distances(problem, by_site=True), atol=1e-12)
 
 
+def test_both_engines_give_the_same_posterior(cmdstan_home):
+    problem = ds.prepare(grouped(), "log(value) ~ x", coords=("east", "north"))
+    settings = {"phi": 4.0, "warmup": 300, "samples": 600, "progress": False}
+    runs = [
+        fit_multivariate(problem, "kind", engine=engine, seed=5, **settings)
+        for engine in ("embedded", "cmdstan")
+    ]
+    assert [fit.engine for fit in runs] == ["embedded", "cmdstan"]
+    first, second = ({k: v for k, v in f.scalars.items() if k != "phi"} for f in runs)
+    assert_same_posterior(first, second)
+
+
 BAD_GROUPS = [
     (lambda t: t, "absent", "no column 'absent'"),
     (lambda t: t, "value", "can't be the response"),

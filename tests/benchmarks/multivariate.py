@@ -1,8 +1,8 @@
 """How far the form of ``stan/multivariate.stan`` carries beside the plain one.
 
 ``python tests/benchmarks/multivariate.py [records]`` fits three groups twice with the embedded
-engine, 2 chains of 400 + 500, and prints for each form the processor time of a gradient, gradients a
-draw, the worst bulk effective sample size, and that a thousand gradients and a processor second.
+engine, 2 chains of 400 + 500, and prints for each form the processor time of a gradient, gradients
+a draw, the worst bulk effective sample size, and that a thousand gradients and a processor second.
 
 The plain form samples coefficients, roots of variances and a Cholesky factor of the correlation.
 """
@@ -19,10 +19,10 @@ import numpy as np
 import stanli
 from scipy.spatial.distance import cdist
 
-if __package__ in (None, ""):
-    sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (1, 2)]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from benchmarks.cases_multivariate import simulate
+from cases_multivariate import simulate
+
 from dsstan.diagnose import ess
 from dsstan.engines.base import jsonable
 from dsstan.priors import Priors
