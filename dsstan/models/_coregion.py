@@ -153,6 +153,11 @@ class GroupPredictive(Predictive):
         """What all copies share."""
         self.groups_model = GroupLatentModel(self.fit)
 
+    @property
+    def label(self) -> bytes:
+        """What sets these copies apart from others of the same seed."""
+        return f"groups {self.fit.groups.column} ".encode() + super().label
+
     def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """One copy of the response on its own scale, shape (N,)."""
         model = self.groups_model
