@@ -9,6 +9,7 @@
 
 # %%
 import os
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from dsstan.models.multivariate import fit_multivariate
 from dsstan.weights import neighbour_distances
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
-SAMPLER = {"warmup": 250, "samples": 300} if QUICK else {"warmup": 1000, "samples": 1000}
+SAMPLER = {"warmup": 200, "samples": 300} if QUICK else {"warmup": 1000, "samples": 1000}
 COPIES = 200 if QUICK else 1000
 CELLS, DRAWS = (20, 20) if QUICK else (40, 100)  # of a map
 AREA = ["Downtown", "Nob Hill", "Financial District", "Chinatown"]
@@ -28,7 +29,8 @@ FORMULA = "log(price) ~ scale(log(squarefeet))"
 
 homes = ds.load_san_francisco(bedrooms=[0, 1, 2])
 sizes = homes.groupby("bedrooms")["squarefeet"]
-print("median square feet by bedrooms:", sizes.median().astype(int).to_dict())
+for bedrooms, median in sizes.median().items():
+    print(f"{bedrooms} bedrooms: median {median:.0f} square feet")
 
 # %% [markdown]
 # Homes with 0 bedrooms are larger than those with 2: in this file 0 mostly means that nobody
@@ -174,9 +176,26 @@ for name, v in drawn.items():
     print(f"from {name}: mean sd of w {sds[name].mean():.3f}, error of log price {error:.3f}")
 
 # %% [markdown]
-# The sd of w falls where a smaller flat is near. It is the model's own claim. Whether the
-# prediction is better is a question for the prices, and eight homes answer it only roughly.
-#
+# Little is borrowed here: the correlation is hardly known, so the model leans on the other kinds only
+# a little, and eight homes say nothing firm on which prediction is better. What would be borrowed if
+# the effects did go together? Take the same draws, with another correlation between the groups in T.
+
+# %%
+
+
+def with_correlation(fit, rho):
+    """The same draws of all but the correlation between groups."""
+    root = np.sqrt(fit.draws["sigma_sq"])
+    n = root.shape[-1]
+    T = root[..., :, None] * root[..., None, :] * (rho + (1.0 - rho) * np.eye(n))
+    return replace(fit, draws={**fit.draws, "T": T})
+
+
+for rho in (0.0, 0.5, 0.9, 0.99):
+    mean_sd = effect_sd(with_correlation(together, rho), left).mean()
+    print(f"correlation {rho:.2f}: mean sd of w {mean_sd:.3f}")
+
+# %% [markdown]
 # ## What borrowing means for protection
 #
 # A home may stand alone within its kind though other homes are near. Which rule flags it is a

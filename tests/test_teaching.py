@@ -10,6 +10,7 @@ from conftest import ROOT
 
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
 NUMBER = r"(-?\d+\.?\d*)"
+RHOS = ("0.00", "0.50", "0.90", "0.99")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -106,6 +107,18 @@ def test_continuous_weights_leave_the_outlier_less_than_flags_do(printed, san_fr
     assert known[2] > known[1]
     # Known variances take back most of what flags give.
     assert known[2] / known[1] < 0.5 * flagged / continuous
+
+
+def test_more_is_borrowed_the_closer_the_groups_go_together(printed, san_francisco):
+    out = printed("11_bedrooms.py")
+    sds = [_numbers(rf"correlation {rho}: mean sd of w {NUMBER}", out)[0] for rho in RHOS]
+    assert sds == sorted(sds, reverse=True)
+    assert sds[-1] < 0.9 * sds[0]
+    (all_flats,) = _numbers(rf"from all flats: mean sd of w {NUMBER}", out)
+    (two,) = _numbers(rf"from two bedrooms: mean sd of w {NUMBER}", out)
+    assert all_flats < two
+    every, own = _numbers(rf"kind: {NUMBER} flats flagged", out)
+    assert every < own
 
 
 def _numbers(pattern: str, text: str) -> list[float]:
