@@ -13,7 +13,16 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from plotnine import aes, facet_wrap, geom_point, geom_tile, ggplot, labs, theme
+from plotnine import (
+    aes,
+    facet_wrap,
+    geom_point,
+    geom_tile,
+    ggplot,
+    labs,
+    scale_x_continuous,
+    theme,
+)
 
 import dsstan as ds
 from dsstan.models.group_surface import surface_by_group
@@ -79,12 +88,14 @@ print(f"share below 0: prior {below:.2f}, posterior {share:.2f} (one and two bed
 
 # %%
 surface = surface_by_group(free, cells=CELLS, draws=DRAWS, progress=False)
+KILOMETRES = np.arange(np.ceil(surface["x"].min()), surface["x"].max())
 own = pd.DataFrame(problem.sites, columns=["x", "y"]).assign(group=flats["bedrooms"])
 (
     ggplot(surface, aes("x", "y"))
     + geom_tile(aes(fill="w"))
     + geom_point(data=own, size=0.8, fill="white")
     + facet_wrap("group", labeller=lambda k: f"{k} bedrooms")
+    + scale_x_continuous(breaks=KILOMETRES)
     + labs(x="kilometres", y="kilometres", fill="w")
     + theme(figure_size=(8, 3.2))
 )
@@ -95,6 +106,7 @@ own = pd.DataFrame(problem.sites, columns=["x", "y"]).assign(group=flats["bedroo
     + geom_tile(aes(fill="sd"))
     + geom_point(data=own, size=0.8, fill="white")
     + facet_wrap("group", labeller=lambda k: f"{k} bedrooms")
+    + scale_x_continuous(breaks=KILOMETRES)
     + labs(x="kilometres", y="kilometres", fill="sd of w")
     + theme(figure_size=(8, 3.2))
 )
@@ -176,9 +188,10 @@ for name, v in drawn.items():
     print(f"from {name}: mean sd of w {sds[name].mean():.3f}, error of log price {error:.3f}")
 
 # %% [markdown]
-# Little is borrowed here: the correlation is hardly known, so the model leans on the other kinds only
-# a little, and eight homes say nothing firm on which prediction is better. What would be borrowed if
-# the effects did go together? Take the same draws, with another correlation between the groups in T.
+# Little is borrowed here: the correlation is hardly known, so the model leans on the other kinds
+# only a little, and eight homes say nothing firm on which prediction is better. What would be
+# borrowed if the effects did go together? Take the same draws, with another correlation between the
+# groups in T.
 
 # %%
 
