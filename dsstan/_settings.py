@@ -62,6 +62,7 @@ def _fit_settings(fit: Fit) -> dict[str, Any]:
             "correlation": finite(weights.correlation),
             "neighbour": weights.neighbour,
             "by_site": weights.by_site,
+            "within_group": weights.within_group,
         },
         "verdict": str(fit.verdict),
     }

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +67,7 @@ _BALTIMORE_WHOLE = [
 
 
 def load_san_francisco(
-    path: str | os.PathLike[str] | None = None, *, bedrooms: int | None = 1
+    path: str | os.PathLike[str] | None = None, *, bedrooms: int | Sequence[int] | None = 1
 ) -> pd.DataFrame:
     """Home sales in San Francisco, 13 February 2008 to 14 July 2009.
 
@@ -82,8 +82,9 @@ def load_san_francisco(
     path
         The file ``sanfrancisco.home.sales.rda``, or the folder that holds it.
     bedrooms
-        Keep the homes with this number of bedrooms; None keeps all. One bedroom gives the
-        214 homes of the paper.
+        Keep the homes with this number of bedrooms, or these numbers; None keeps all. One
+        bedroom gives the 214 homes of the paper. 0 stands for studios and, mostly, for homes
+        whose bedrooms nobody entered: their median is 1375 square feet.
 
     Returns
     -------
@@ -110,7 +111,8 @@ def load_san_francisco(
     table = table.astype({"price": "int64", **dict.fromkeys(_SF_WHOLE, "Int64")})
     keep = table[_SF_NEEDED].notna().all(axis=1)
     if bedrooms is not None:
-        keep &= (table["bedrooms"] == bedrooms).fillna(False).astype(bool)
+        wanted = [bedrooms] if isinstance(bedrooms, int) else list(bedrooms)
+        keep &= table["bedrooms"].isin(wanted).fillna(False).astype(bool)
     kept: pd.DataFrame = table[keep].reset_index(drop=True).astype({"squarefeet": "int64"})
     kept.attrs["name"] = "San Francisco home sales"
     return kept

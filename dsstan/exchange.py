@@ -109,7 +109,8 @@ def to_arviz(result: Fit | Synthesis) -> Any:
         groups["posterior_predictive"] = {"y": copies.modelled()[None]}
     labels: dict[str, Any] = {
         "coords": {"term": list(fit.problem.terms), "record": fit.problem.table.index.to_numpy()},
-        "dims": {"beta": ["term"], "y": ["record"]},
+        # A model with coefficients of several groups has one more dimension before the terms.
+        "dims": {"beta": ["group", "term"][3 - fit.draws["beta"].ndim :], "y": ["record"]},
     }
     return from_dict(groups, **labels) if nested else from_dict(**groups, **labels)
 

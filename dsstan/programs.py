@@ -70,7 +70,7 @@ class Program:
         return digest.hexdigest()
 
 
-PROGRAMS = ("unrestricted", "restricted", "surface", "bracketed")
+PROGRAMS = ("unrestricted", "restricted", "surface", "bracketed", "multivariate")
 """Programs that a fit may run."""
 
 REFERENCE_PROGRAMS = ("reference/hier", "reference/restrict", "reference/cholesky")

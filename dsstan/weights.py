@@ -126,7 +126,13 @@ def _check_variances(sigma_sq: float, tau_sq: float) -> None:
         raise InputError("sigma_sq and tau_sq must be positive and finite")
 
 
-def neighbour_distances(problem: Problem, *, neighbour: int = 1, by_site: bool = False) -> Floats:
+def neighbour_distances(
+    problem: Problem,
+    *,
+    neighbour: int = 1,
+    by_site: bool = False,
+    within: NDArray[np.intp] | None = None,
+) -> Floats:
     """Distance of each record to its k-th nearest neighbour, shape (N,).
 
     Parameters
@@ -138,12 +144,17 @@ def neighbour_distances(problem: Problem, *, neighbour: int = 1, by_site: bool =
     by_site
         Count distinct sites other than the record's own, so that records at one
         address are one neighbour and distance 0 never occurs.
+    within
+        Group of each record, shape (N,): only records of its own group are neighbours. The
+        distance is infinite where the group has no k-th.
 
     Raises
     ------
     InputError
         If there are not that many other records or sites.
     """
+    if within is not None:
+        return _distances_within(problem, neighbour, by_site, within)
     points = problem.unique_sites if by_site else problem.sites
     if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
         raise InputError("neighbour must be a whole number of at least 1")
@@ -156,6 +167,23 @@ def neighbour_distances(problem: Problem, *, neighbour: int = 1, by_site: bool =
     distance, _ = cKDTree(points).query(points, k=neighbour + 1)
     kth = np.asarray(distance[:, neighbour], dtype=np.float64)
     return kth[problem.site] if by_site else kth
+
+
+def _distances_within(
+    problem: Problem, neighbour: int, by_site: bool, group: NDArray[np.intp]
+) -> Floats:
+    """Distance to the k-th neighbour of the same group, shape (N,); infinite where none is."""
+    if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
+        raise InputError("neighbour must be a whole number of at least 1")
+    found = np.full(problem.n_records, np.inf)
+    for k in np.unique(group):
+        own = np.flatnonzero(group == k)
+        first, place = np.unique(problem.site[own], return_index=True, return_inverse=True)[1:]
+        points = problem.sites[own[first] if by_site else own]
+        if neighbour < len(points):
+            distance, _ = cKDTree(points).query(points, k=neighbour + 1)
+            found[own] = distance[place, neighbour] if by_site else distance[:, neighbour]
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +210,8 @@ class Weights:
         Which neighbour the rule looks at.
     column
         The column own weights were taken from; withheld from public copies.
+    within_group
+        Whether only records of the same group count as neighbours.
     """
 
     a: Floats
@@ -193,6 +223,7 @@ class Weights:
     neighbour: int = 1
     by_site: bool = False
     column: str | None = None
+    within_group: bool = False
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
@@ -236,6 +267,7 @@ def flag_isolated(
     distance: float | None = None,
     neighbour: int = 1,
     by_site: bool = False,
+    within_group: bool = False,
 ) -> Weights:
     """Flag the records that stand alone, by the paper's rule.
 
@@ -256,13 +288,21 @@ def flag_isolated(
     neighbour, by_site
         See :func:`dsstan.weights.neighbour_distances`: the nearest neighbour misses isolated
         pairs and shared addresses.
+    within_group
+        Count neighbours of the record's own group only, in a fit of several groups
+        (:func:`dsstan.models.multivariate.fit_multivariate`): a rare kind of home stands alone
+        among homes of other kinds, too. A record without a neighbour of its group is flagged.
 
     Raises
     ------
     InputError
-        If both c and M are given, or one is out of range.
+        If both c and M are given, one is out of range, or within_group is asked of a fit
+        without groups.
     """
     problem = fit.problem
+    groups = getattr(fit, "groups", None)
+    if within_group and groups is None:
+        raise InputError("within_group needs a fit of several groups, as fit_multivariate gives")
     phi = fit.draws["phi"].ravel()
     phi_hat = float(np.median(phi))
     if correlation is not None and distance is not None:
@@ -275,7 +315,8 @@ def flag_isolated(
             raise InputError("distance must be positive and finite")
         threshold, rule = float(distance), "distance"
         c = float(correlation_at(np.asarray(threshold), phi_hat, fit.cov_model))
-    nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site)
+    within = groups.index if within_group and groups is not None else None
+    nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site, within=within)
     # Every correlation function is one of phi d: M at another decay is M phi_hat / phi.
     thresholds = np.sort(threshold * phi_hat / phi)
     probability = np.searchsorted(thresholds, nearest, side="right") / thresholds.size
@@ -288,6 +329,7 @@ def flag_isolated(
         probability=np.asarray(probability, dtype=np.float64),
         neighbour=int(neighbour),
         by_site=by_site,
+        within_group=within_group,
     )
 
 

@@ -346,7 +346,6 @@ def test_arguments_that_contradict_each_other_are_refused(small, cuts, plain, fr
     refused = [
         (dict(likelihood="other"), "likelihood must be"),
         (dict(cov_model="cubic"), "cov_model must be"),
-        (dict(cov_model="matern32"), "exponential correlation only"),
         (dict(weights=weights, start=free), "fit of fit_bracketed"),
         (dict(weights=weights), "holds phi"),
         (dict(gamma=1.0), "restricted fit"),

@@ -81,6 +81,13 @@ def test_street_addresses_are_dropped(san_francisco: pd.DataFrame) -> None:
     assert {"price", "squarefeet", "date", "neighborhood"} <= {*san_francisco.columns}
 
 
+def test_homes_of_several_sizes_can_be_had_together(sf_file: Path) -> None:
+    both = load_san_francisco(sf_file, bedrooms=[1, 2])
+    parts = [load_san_francisco(sf_file, bedrooms=k) for k in (1, 2)]
+    assert both["bedrooms"].value_counts().to_dict() == {k + 1: len(p) for k, p in enumerate(parts)}
+    assert sorted(both["price"]) == sorted(pd.concat(parts)["price"])
+
+
 def test_all_homes_can_be_had(sf_file: Path) -> None:
     everything = load_san_francisco(sf_file, bedrooms=None)
     assert len(everything) > len(load_san_francisco(sf_file, bedrooms=2)) > 214

@@ -389,6 +389,67 @@ def _fit_of(problem, a, protection, gamma):
     )
 
 
+@pytest.mark.parametrize("protection", [1, 2, 3])
+def test_draws_of_several_groups_inside_stan_follow_the_closed_form(tiny, protection):
+    """Standardised draws of the coefficients, w and y are normal scores."""
+    X, y, n = tiny.X, tiny.y, tiny.n_records
+    group = np.arange(n) % 2
+    a = np.ones(n)
+    a[[n - 1, 3]] = 0.0, 0.5
+    prior = np.kron(np.ones((2, 2)), np.diag([400.0, 25.0])) + np.kron(np.eye(2), np.eye(2))
+    data = {
+        "N": n,
+        "P": 2,
+        "n_groups": 2,
+        "X": X,
+        "y": y,
+        "coords": tiny.sites,
+        "group": group + 1,
+        "A": a,
+        "protection": protection,
+        "cov_model": 1,
+        "phi_lower": HELD,
+        "phi_upper": HELD,
+        **PRIORS.resolve(y, X, tiny.d_max).stan_data(),
+        "beta_scale": [20.0, 5.0],
+        "group_scale": [1.0, 1.0],
+        "lkj_eta": 2.0,
+        "draw_latent": 1,
+    }
+    start = {"root": [1.0, 1.0], "angle": [1.0, 1.0], "L": np.eye(2), "phi_free": []}
+    drawn = get_engine("embedded").sample(
+        Program("multivariate"),
+        data,
+        settings=SamplerSettings(chains=2, warmup=300, samples=400),
+        seed=78,
+        inits=[start] * 2,
+    )
+    rows = np.flatnonzero(a == 1) if protection == 3 else np.arange(n)
+    R = np.exp(-HELD * np.sqrt(((tiny.sites[:, None] - tiny.sites[None]) ** 2).sum(-1)))
+    Z = np.hstack([X * (group == k)[:, None] for k in (0, 1)])
+    carried = np.where((a > 0) & (protection == 1), a, 1.0)
+    scores: dict[str, list] = {"beta": [], "w": [], "y": []}
+    for c, i in [(c, i) for c in range(2) for i in range(0, 400, 4)]:
+        T = drawn["T"][c, i].reshape(2, 2)
+        tau_sq, beta, w = (drawn[name][c, i] for name in ("tau_sq", "beta", "w"))
+        K = T[np.ix_(group, group)] * R
+        noise = tau_sq[group] + (protection == 2) * np.diag(T)[group] * (1 - a**2)
+        V = (np.outer(a, a) * K + np.diag(noise))[np.ix_(rows, rows)]
+        precision = np.linalg.inv(prior) + Z[rows].T @ np.linalg.solve(V, Z[rows])
+        mean = np.linalg.solve(precision, Z[rows].T @ np.linalg.solve(V, y[rows]))
+        scores["beta"].append(np.linalg.cholesky(precision).T @ (beta - mean))
+        gain = np.linalg.solve(V, a[rows, None] * K[rows]).T
+        sd = np.sqrt(np.diag(K - gain @ (a[rows, None] * K[rows])))
+        scores["w"].append((w - gain @ (y - Z @ beta)[rows]) / sd)
+        left = drawn["y_synthetic"][c, i] - Z @ beta - carried * w
+        scores["y"].append(left / np.sqrt(tau_sq[group]))
+    for found in scores.values():
+        z = np.array(found)
+        limit = z_limit(2 * (2 * n + 4))
+        assert np.all(np.abs(z.mean(axis=0)) < limit / np.sqrt(len(z)))
+        assert np.all(np.abs(z.var(axis=0) - 1) < limit * np.sqrt(2.0 / len(z)) * 1.3)
+
+
 def test_stan_reports_the_surface_error_it_has(free, kept):
     for fit in (free, kept):
         assert fit.program in ("unrestricted", "restricted")

@@ -24,6 +24,7 @@ INCLUDES = (
     "priors",
     "latent",
     "brackets",
+    "groups",
 )
 SOURCE = (
     "functions {\n"
@@ -282,3 +283,80 @@ def test_bracket_quantile_is_that_of_a_truncated_normal(low, high):
 def test_which_equal():
     assert list(call("which_equal", values=[3, 0, 3, 1], wanted=3, n=2)) == [1, 3]
     assert list(call("which_equal", values=[3, 0, 3, 1], wanted=2, n=0)) == []
+
+
+@pytest.fixture
+def groups(places, rng):
+    """Twelve records of two groups: arguments of the functions for several groups."""
+    group = np.array([1, 2] * 6)
+    T = np.array([[1.5, 0.6], [0.6, 0.8]])
+    tau_sq, a = np.array([0.2, 0.5]), np.ones(12)
+    a[[0, 5]] = 0.0, 0.6
+    return {
+        "r": np.exp(-2.0 * cdist(places, places)),
+        "t": T,
+        "tau_sq": tau_sq,
+        "group": group,
+        "a_diag": a,
+        "X": np.column_stack([np.ones(12), rng.normal(size=12)]),
+        "y": rng.normal(size=12),
+    }
+
+
+def covariance_of(g, protection):
+    k, a = g["group"] - 1, g["a_diag"]
+    V = g["t"][np.ix_(k, k)] * g["r"] * np.outer(a, a) + np.diag(g["tau_sq"][k])
+    return V + (protection == 2) * np.diag(np.diag(g["t"])[k] * (1 - a**2))
+
+
+def stacked(g):
+    return np.hstack([g["X"] * (g["group"] == k)[:, None] for k in (1, 2)])
+
+
+@pytest.mark.parametrize("protection", [1, 2, 3])
+def test_group_covariance(groups, protection):
+    names = ("r", "t", "tau_sq", "group", "a_diag")
+    given = {name: groups[name] for name in names}
+    got = call("group_covariance", protection=protection, **given)
+    np.testing.assert_allclose(got, covariance_of(groups, protection), atol=1e-15)
+    whole = call("group_covariance", protection=protection, **{**given, "a_diag": np.ones(12)})
+    want = covariance_of({**groups, "a_diag": np.ones(12)}, 1)
+    np.testing.assert_allclose(whole, want, atol=1e-15)
+
+
+def test_group_design_and_its_prior(groups):
+    got = call("group_design", x=groups["X"], y=groups["y"], group=groups["group"], n_groups=2)
+    np.testing.assert_array_equal(got, np.column_stack([stacked(groups), groups["y"]]))
+    prior = call(
+        "group_prior", beta_scale=np.array([3.0, 2.0]), group_scale=np.array([0.5, 0.7]), n_groups=2
+    )
+    want = np.kron(np.ones((2, 2)), np.diag([9.0, 4.0])) + np.kron(np.eye(2), np.diag([0.25, 0.49]))
+    np.testing.assert_allclose(prior, want, atol=1e-15)
+
+
+def test_bordered_statistics_and_the_collapsed_density(groups):
+    V, X, y = covariance_of(groups, 1), stacked(groups), groups["y"]
+    Z = np.column_stack([X, y])
+    s = call("bordered_statistics", v=V, z=Z, border=2 * np.sum(Z**2) / 0.2)
+    np.testing.assert_allclose(s[:5], Z.T @ np.linalg.solve(V, Z), rtol=CLOSE, atol=CLOSE)
+    assert s[5, 0] == pytest.approx(np.linalg.slogdet(V)[1], rel=CLOSE)
+    B = np.kron(np.ones((2, 2)), np.diag([9.0, 4.0])) + np.kron(np.eye(2), np.diag([0.25, 0.49]))
+    got = call(
+        "collapsed_lpdf",
+        s=s,
+        precision=np.linalg.inv(B),
+        log_det_b=float(np.linalg.slogdet(B)[1]),
+        n=12,
+    )
+    want = stats.multivariate_normal(np.zeros(12), V + X @ B @ X.T).logpdf(y)
+    assert got == pytest.approx(want, rel=CLOSE)
+
+
+def test_draws_of_several_groups_are_called_by_the_program():
+    """Neither ``"coefficients_rng"`` nor ``"group_latent_rng"`` can be called alone.
+
+    tests/test_stan.py holds what they draw against the closed form.
+    """
+    text = (stan_folder() / "multivariate.stan").read_text()
+    assert "coefficients_rng(" in text
+    assert "group_latent_rng(" in text

@@ -48,7 +48,8 @@ def block(name: str, kind: str) -> str:
 def declared(name: str, *kinds: str) -> list[str]:
     """Names declared at the top level of these blocks, in order."""
     text = "".join(block(name, kind) for kind in kinds)
-    top = re.findall(r"^  (?:array|int|real|vector|matrix)\b([^;]*);", text, re.MULTILINE)
+    kinds_of = "array|int|real|vector|matrix|cholesky_factor_corr"
+    top = re.findall(rf"^  (?:{kinds_of})\b([^;]*);", text, re.MULTILINE)
     left = [re.split(r"(?<![<>=!])=(?!=)", re.sub(r"<[^>]*>", "", each))[0] for each in top]
     return [re.findall(r"\w+", each)[-1] for each in left]
 
@@ -131,6 +132,9 @@ def test_the_embedded_engine_samples_from_the_file(name: str) -> None:
         "phi_free": [] if data.get("phi_lower") == data.get("phi_upper") else [6.0],
         "w": [0.0] * data.get("n_sites", 0),
         "z": [0.0] * data.get("n_sites", 0),
+        "root": [1.0, 1.0],
+        "angle": [1.2, 1.2],
+        "L": [[1.0, 0.0], [0.0, 1.0]],
     }
     settings = SamplerSettings(chains=1, warmup=ITERATIONS, samples=ITERATIONS)
     draws = EmbeddedEngine().sample(
@@ -186,4 +190,5 @@ def test_the_commands_run_as_written(
     for file in written:
         lines = file.read_text(encoding="utf-8").splitlines()
         columns = next(line for line in lines if not line.startswith("#")).split(",")
-        assert {"beta.1", "beta.2", "sigma_sq", "tau_sq"} < set(columns)
+        variances = [f"{v}.1" if name == "multivariate" else v for v in ("sigma_sq", "tau_sq")]
+        assert {"beta.1", "beta.2", *variances} < set(columns)

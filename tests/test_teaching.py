@@ -10,6 +10,7 @@ from conftest import ROOT
 
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
 NUMBER = r"(-?\d+\.?\d*)"
+RHOS = ("0.00", "0.50", "0.90", "0.99")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -127,6 +128,18 @@ def test_brackets_keep_the_count_of_dear_homes_and_cost_what_is_said(printed, sa
     near, left = ([row[k] for row in rows] for k in (2, 4))
     assert near == sorted(near)
     assert left == sorted(left, reverse=True)
+
+
+def test_more_is_borrowed_the_closer_the_groups_go_together(printed, san_francisco):
+    out = printed("11_bedrooms.py")
+    sds = [_numbers(rf"correlation {rho}: mean sd of w {NUMBER}", out)[0] for rho in RHOS]
+    assert sds == sorted(sds, reverse=True)
+    assert sds[-1] < 0.9 * sds[0]
+    (all_flats,) = _numbers(rf"from all flats: mean sd of w {NUMBER}", out)
+    (two,) = _numbers(rf"from two bedrooms: mean sd of w {NUMBER}", out)
+    assert all_flats < two
+    every, own = _numbers(rf"kind: {NUMBER} flats flagged", out)
+    assert every < own
 
 
 def _numbers(pattern: str, text: str) -> list[float]:

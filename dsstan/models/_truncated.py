@@ -68,7 +68,7 @@ def fit_truncated(
         A = check_arguments(problem, weights, gamma, "paper", start, phi, True, "auto")
     if priors is None:
         priors = start.prior_settings if start is not None else Priors()
-    resolved = priors.resolve(problem.y, problem.X, problem.d_max)
+    resolved = priors.resolve(problem.y, problem.X, problem.d_max, cov_model=cov_model)
     held = phi
     if held is None and start is not None:
         held = float(np.median(start.draws["phi"]))

@@ -131,7 +131,7 @@ class BracketedPredictive(Predictive):
         problem, kept = self.fit.problem, self.fit.brackets
         p = parameters_at(self.fit, chain, iteration)
         w = self.effect_at(chain, iteration, rng)
-        mean = problem.X @ p.beta + self.carried * w
+        mean = self.X @ p.beta + self.carried * w
         z = rng.standard_normal(problem.n_records)
         cut = truncated_normal(z, mean, np.sqrt(p.tau_sq), kept.low_modelled, kept.high_modelled)
         drawn = np.asarray(problem.transform.inverse(cut))
@@ -170,7 +170,7 @@ def fit_bracketed(
     protection: str | None = None,
     start: BracketedFit | None = None,
     phi: float | None = None,
-    cov_model: str = "exponential",
+    cov_model: str | None = None,
     priors: Priors | None = None,
     engine: str = "auto",
     chains: int = 4,
@@ -209,8 +209,8 @@ def fit_bracketed(
     protection
         As of :func:`dsstan.fit`. The truncated likelihood knows ``"paper"`` only.
     cov_model
-        Correlation function, one of :data:`dsstan.correlation.CORRELATIONS`; under ``"plain"``
-        the exponential only.
+        Correlation function, one of :data:`dsstan.correlation.CORRELATIONS`; by default that of
+        ``start``, or the exponential.
     priors, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
         As of :func:`dsstan.fit`.
 
@@ -235,7 +235,8 @@ def fit_bracketed(
     kept = find_brackets(problem, cuts, column=column, closed=closed)
     if likelihood not in LIKELIHOODS:
         raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
-    correlation_code(cov_model)
+    named = cov_model or (start.cov_model if start is not None else "exponential")
+    correlation_code(named)
     _check_start(start, problem, kept, weights, likelihood)
     common: dict[str, Any] = {"priors": priors, "engine": engine, "seed": seed}
     common |= {"weights": weights, "gamma": gamma, "phi": phi, "progress": progress}
@@ -245,11 +246,10 @@ def fit_bracketed(
     for note in notes:
         warnings.warn(note, DsstanWarning, stacklevel=2)
     if likelihood == "plain":
-        if cov_model != "exponential":
-            raise InputError('likelihood="plain" has the exponential correlation only')
         found = fit(
             problem,
             protection=protection,
+            cov_model=named,
             start=None if start is None else start.gaussian,
             **common,
             **sampler,
@@ -262,9 +262,7 @@ def fit_bracketed(
             'likelihood="plain" has them all'
         )
     settings = SamplerSettings(**sampler, metric="diag_e")
-    values = fit_truncated(
-        problem, kept, settings=settings, start=start, cov_model=cov_model, **common
-    )
+    values = fit_truncated(problem, kept, settings=settings, start=start, cov_model=named, **common)
     values["notes"] = (*values["notes"], *notes)
     return TruncatedFit(**values, brackets=kept)
 

@@ -218,6 +218,7 @@ def _rule(fit: Fit, unit: str) -> str:
         return "own weights" + (f", column {weights.column}" if weights.column else "")
     which = "nearest neighbour" if weights.neighbour == 1 else f"neighbour no. {weights.neighbour}"
     site = " at another place" if weights.by_site else ""
+    site += " of its group" if weights.within_group else ""
     return (
         f"{which}{site} at {weights.threshold:.4g} {unit} or more, "
         f"where the correlation is {weights.correlation:.2g} or less"

@@ -82,7 +82,7 @@ def record_table(release: Synthesis, risks: Assessment | Disclosure) -> pd.DataF
             "flagged": fit.flagged,
             "neighbour": neighbour_distances(problem)
             if fit.weights is None
-            else fit.weights.nearest,
+            else np.where(np.isfinite(fit.weights.nearest), fit.weights.nearest, np.nan),
             "share_before": column("within_relative_unrestricted", protected),
             "share_after": column(f"within_relative_{after}"),
             "sd_none": column("sd_leave_one_out"),

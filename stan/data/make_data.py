@@ -40,6 +40,8 @@ M = 0.2
 """A record is flagged where its nearest neighbour is at least this far."""
 CUTS = (1.5, 2.5)
 """Ends of the three brackets."""
+GROUP_SCALE = (2.0, 1.0)
+"""Sd of a group's coefficients about the common ones, where a program has groups."""
 NODES = (24, 40)
 DECIMALS = 10
 """Of every number in the files: rounding of this size hides which LAPACK wrote the surface."""
@@ -93,6 +95,20 @@ def all_data() -> dict[str, dict[str, Any]]:
         "restricted": natural_data(problem, A, "paper", PHI, priors, made, draw_latent=True),
         "surface": {**made.stan_data(), **priors.stan_data()},
         "bracketed": bracketed_data(problem, find_brackets(problem, CUTS), A, priors, PHI),
+        "multivariate": {
+            **records,
+            "n_groups": 2,
+            "coords": problem.sites,
+            "group": np.arange(problem.n_records) % 2 + 1,
+            "A": A,
+            "protection": 1,
+            "cov_model": 1,
+            **bounds,
+            **priors.stan_data(),
+            "group_scale": list(GROUP_SCALE),
+            "lkj_eta": 2.0,
+            "draw_latent": 1,
+        },
         "reference/hier": {**by_site, **bounds},
         "reference/restrict": {**by_site, "A": A, "phi": PHI},
         "reference/cholesky": {

@@ -34,6 +34,7 @@ COUNTS = {
     "diagnostics": 31,
     "truncated": 18,
     "bracketed": 20,
+    "multivariate": 12,
     SAN_FRANCISCO: 25,
 }
 """Quantities of each topic, so that none is lost unseen."""
