@@ -61,9 +61,10 @@ class GroupLatentModel:
         R = correlation(cdist(self.sites, self.sites), phi, self.fit.cov_model)
         return R, correlation_factor(R)
 
-    def mean_response(self, p: GroupParameters) -> Floats:
-        """x_i' beta_k(i) of every record, shape (N,)."""
-        return np.asarray(np.sum(self.fit.problem.X * p.beta[self.group], axis=1))
+    def mean_response(self, p: GroupParameters, X: Floats | None = None) -> Floats:
+        """x_i' beta_k(i) of every record, shape (N,), at the table's design matrix or another."""
+        x = self.fit.problem.X if X is None else X
+        return np.asarray(np.sum(x * p.beta[self.group], axis=1))
 
     def noise_variance(self, p: GroupParameters) -> Floats:
         """D of the informing records, shape (n,)."""
@@ -164,5 +165,5 @@ class GroupPredictive(Predictive):
         p = group_parameters_at(self.fit, chain, iteration)
         w = model.draw(p, rng)
         noise = np.sqrt(p.tau_sq[model.group]) * rng.standard_normal(len(w))
-        centre = model.mean_response(p) + self.carried * w
+        centre = model.mean_response(p, self.X) + self.carried * w
         return np.asarray(self.fit.problem.transform.inverse(centre + noise))

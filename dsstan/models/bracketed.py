@@ -13,7 +13,7 @@ from dsstan.correlation import correlation_code
 from dsstan.engines import SamplerSettings
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.fit import Fit, fit
-from dsstan.latent import LatentModel, parameters_at
+from dsstan.latent import LatentModel, parameters_at, require_complete
 from dsstan.models._truncated import fit_truncated
 from dsstan.models.brackets import Brackets, find_brackets
 from dsstan.predictive import Predictive
@@ -232,6 +232,7 @@ def fit_bracketed(
     DsstanWarning
         If the column can hold one value only in a record's bracket: its copies are the truth.
     """
+    require_complete(problem)
     kept = find_brackets(problem, cuts, column=column, closed=closed)
     if likelihood not in LIKELIHOODS:
         raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")

@@ -18,6 +18,7 @@ from dsstan.diagnose import Verdict, diagnose, protection_notes
 from dsstan.engines import Draws, SamplerSettings, get_engine
 from dsstan.errors import DsstanWarning, InputError, is_number
 from dsstan.fit import Fit
+from dsstan.latent import require_complete
 from dsstan.models._coregion import GroupPredictive
 from dsstan.models._group_settings import group_scales, starts
 from dsstan.models._groups import Groups, not_estimable, read_groups
@@ -183,6 +184,7 @@ def fit_multivariate(
     begin = time.perf_counter()
     root = root_seed(seed)
     settings = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
+    require_complete(problem)
     found = read_groups(problem, groups)
     if weights is None and (gamma is not None or protection is not None):
         raise InputError("gamma and protection belong to a restricted fit: give weights as well")
