@@ -70,7 +70,14 @@ class Program:
         return digest.hexdigest()
 
 
-PROGRAMS = ("unrestricted", "restricted", "surface")
+PROGRAMS = (
+    "unrestricted",
+    "restricted",
+    "surface",
+    "poisson",
+    "negative_binomial",
+    "bernoulli",
+)
 """Programs that a fit may run."""
 
 REFERENCE_PROGRAMS = ("reference/hier", "reference/restrict", "reference/cholesky")
