@@ -28,9 +28,9 @@ from dsstan.models._whitened import Frame, WhitenedModel
 Floats = NDArray[np.float64]
 LogPrior = Callable[[Floats], float]
 
-COARSE = {2: (7, 12), 3: (5, 8, 5)}
+COARSE = {2: (7, 12), 3: (5, 7, 5)}
 """Nodes over the whole range, in log phi, log sigma_sq and the log dispersion, by dimension."""
-FINE = {2: (12, 12), 3: (9, 9, 8)}
+FINE = {2: (12, 12), 3: (8, 8, 7)}
 """Chebyshev nodes over the part that matters."""
 CELLS = {2: 96, 3: 36}
 """Cells of the histogram in each direction."""

@@ -38,7 +38,7 @@ class Outcome:
         raise NotImplementedError
 
     def slopes(self, y: Floats, eta: Floats, log_size: float = 0.0) -> tuple[Floats, Floats]:
-        """Score and expected information of each eta, shapes (N,)."""
+        """Score and observed information of each eta, shapes (N,)."""
         raise NotImplementedError
 
     def draw(self, eta: Floats, log_size: float, rng: np.random.Generator) -> Floats:
@@ -82,10 +82,10 @@ class NegativeBinomial(Outcome):
         return float(np.sum(each))
 
     def slopes(self, y: Floats, eta: Floats, log_size: float = 0.0) -> tuple[Floats, Floats]:
-        """Score (y - mu) k / (k + mu), information mu k / (k + mu)."""
+        """Score (y - mu) k / (k + mu), observed information (y + k) k mu / (k + mu)^2."""
         k = np.exp(log_size)
         share = expit(eta - log_size)  # mu / (k + mu)
-        return y * (1.0 - share) - k * share, k * share
+        return y * (1.0 - share) - k * share, (y + k) * share * (1.0 - share)
 
     def draw(self, eta: Floats, log_size: float, rng: np.random.Generator) -> Floats:
         """A Poisson count of a gamma mean."""
