@@ -87,7 +87,7 @@ generated quantities {
     }
     vector[N] eta = smoothed_predictor(shift, X, beta, carried, w, site);
     for (i in 1 : N) {
-      // The generator takes no mean above exp(15); the package draws larger ones.
+      // The generator takes no mean above exp(15); the package does.
       y_synthetic[i] = neg_binomial_2_log_rng(fmin(eta[i], 15), size);
     }
   }

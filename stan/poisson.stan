@@ -83,7 +83,7 @@ generated quantities {
     }
     vector[N] eta = smoothed_predictor(shift, X, beta, carried, w, site);
     for (i in 1 : N) {
-      // The generator takes no mean above exp(20); the package draws larger ones.
+      // The generator takes no mean above exp(20); the package does.
       y_synthetic[i] = poisson_log_rng(fmin(eta[i], 20));
     }
   }

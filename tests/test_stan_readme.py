@@ -130,6 +130,8 @@ def test_the_embedded_engine_samples_from_the_file(name: str) -> None:
         "phi": 6.0,
         "phi_free": [6.0],
         "w": [0.0] * data.get("n_sites", 0),
+        "z": [0.0] * data.get("n_sites", 0),
+        "size": 5.0,
     }
     settings = SamplerSettings(chains=1, warmup=ITERATIONS, samples=ITERATIONS)
     draws = EmbeddedEngine().sample(
@@ -184,4 +186,5 @@ def test_the_commands_run_as_written(
     for file in written:
         lines = file.read_text(encoding="utf-8").splitlines()
         columns = next(line for line in lines if not line.startswith("#")).split(",")
-        assert {"beta.1", "beta.2", "sigma_sq", "tau_sq"} < set(columns)
+        scalars = {"sigma_sq", "tau_sq"} & set(declared(name, "parameters"))
+        assert {"beta.1", "beta.2", *scalars} < set(columns)
