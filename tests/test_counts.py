@@ -33,8 +33,10 @@ def count_table(n: int = 50, *, seed: int = 2) -> pd.DataFrame:
     sites = rng.uniform(size=(n, 2))
     sites[:3] = sites[3:6]
     sites[-1] = 2.5, 0.5
-    w = 0.6 * np.linalg.cholesky(np.exp(-5 * cdist(sites, sites)) + 1e-9 * np.eye(n)) @ (
-        rng.standard_normal(n)
+    w = (
+        0.6
+        * np.linalg.cholesky(np.exp(-5 * cdist(sites, sites)) + 1e-9 * np.eye(n))
+        @ (rng.standard_normal(n))
     )
     x = rng.standard_normal(n)
     years = np.round(rng.uniform(0.5, 3.0, n), 2)
@@ -303,7 +305,9 @@ def test_copies_are_whole_numbers_of_the_columns_type(dtype):
     table = count_table()
     table = table.assign(cases=table["cases"].clip(upper=120).astype(dtype))
     fit = fit_counts(prepared("cases", table), phi=5.0, **TINY)
-    release = ds.synthesise(fit, 5, seed=1, accept_failed=True, accept_few_draws=True, progress=False)
+    release = ds.synthesise(
+        fit, 5, seed=1, accept_failed=True, accept_few_draws=True, progress=False
+    )
     copy = release.table(0)["cases"]
     assert copy.dtype == table["cases"].dtype
     assert np.all(release.values == np.rint(release.values))
@@ -315,7 +319,9 @@ def test_yes_or_no_stays_what_it_was(dtype):
     table = count_table()
     table = table.assign(ill=table["ill"].astype(dtype))
     fit = fit_counts(prepared("ill", table), "bernoulli", phi=5.0, **TINY)
-    release = ds.synthesise(fit, 5, seed=1, accept_failed=True, accept_few_draws=True, progress=False)
+    release = ds.synthesise(
+        fit, 5, seed=1, accept_failed=True, accept_few_draws=True, progress=False
+    )
     assert release.table(0)["ill"].dtype == table["ill"].dtype
     assert set(np.unique(release.values)) == {0.0, 1.0}
 
@@ -325,7 +331,9 @@ def test_a_column_too_narrow_for_the_copies_is_told_of():
     table = table.assign(cases=(10 * table["cases"]).clip(upper=127).astype("int8"))
     fit = fit_counts(prepared("cases", table), phi=5.0, **TINY)
     with pytest.warns(DsstanWarning, match="moved to its end"):
-        release = ds.synthesise(fit, 20, seed=1, accept_failed=True, accept_few_draws=True, progress=False)
+        release = ds.synthesise(
+            fit, 20, seed=1, accept_failed=True, accept_few_draws=True, progress=False
+        )
     assert release.values.max() == 127
 
 

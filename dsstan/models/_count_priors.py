@@ -20,6 +20,8 @@ WIDE = 10.0
 """Default scale of a coefficient's prior on the link scale, in 1 / sd(x_j)."""
 SIZE = (10.0, 2.0)
 """Default median of the negative binomial's size, and sd of its log."""
+SIGMA = 1.0
+"""Default scale of sigma, on the link scale."""
 SIGMA_RANGE = (1e-2, 1e1)
 """Default range of sigma, in units of its prior's scale."""
 SIZE_REACH = 3.5
@@ -39,8 +41,8 @@ class CountPriors:
     variance
         ``"half-normal"`` on sigma (the default) or ``"inverse-gamma"`` on sigma_sq.
     sigma
-        Scale of the half-normal (default: 1 under the log link, 2 under the logit), or shape
-        and scale of the inverse gamma (default: 2 and half the square of that).
+        Scale of the half-normal (default: 1, on the link scale), or shape and scale of the
+        inverse gamma (default: 2 and 0.5).
     sigma_bounds
         Range of sigma to which the prior is cut. By default 0.01 to 10 times its scale.
     phi_bounds
@@ -70,9 +72,8 @@ class CountPriors:
             raise InputError(
                 f'variance must be "half-normal" or "inverse-gamma", got {self.variance!r}'
             )
-        scale = outcome.sigma_scale
-        sigma = _pair(self.sigma, self.variance, scale)
-        unit = sigma[0] if self.variance == "half-normal" else scale
+        sigma = _pair(self.sigma, self.variance, SIGMA)
+        unit = sigma[0] if self.variance == "half-normal" else SIGMA
         bounds = self.sigma_bounds or (SIGMA_RANGE[0] * unit, SIGMA_RANGE[1] * unit)
         wide = _wide_scales(X) if self.beta_scale is None else self.beta_scale
         beta_scale = np.broadcast_to(np.asarray(wide, dtype=np.float64), (X.shape[1],))

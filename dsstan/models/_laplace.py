@@ -1,13 +1,15 @@
 """Sample a latent Gaussian model with the covariance parameters theta free, exactly.
 
 1. Laplace's approximation of log p(theta | y), beta and w integrated out, at nodes: coarse over
-   the whole prior range, then Chebyshev over the part that matters, with a mean of importance
-   weights on top.
+   the whole prior range, then Chebyshev over the part that matters, there corrected by a mean
+   over draws of z at one theta.
 2. A histogram of it on a fine grid is a proposal q(theta) whose density is known.
 3. Markov chains on (theta, z), the whitened coordinates of
-   :class:`dsstan.models._whitened.WhitenedModel`: theta by independence Metropolis from q with z
-   kept, then z by Hamiltonian steps split into the exact rotation of N(0, I) and kicks of what is
-   left. Both leave the exact posterior invariant, however rough the approximation is.
+   :class:`dsstan.models._whitened.WhitenedModel`. theta moves by Metropolis steps with z kept:
+   from q alone where these are mostly accepted, else to neighbours too, in half of such steps with
+   w kept in units of its prior. Then z moves by Hamiltonian steps, split into the exact rotation
+   of N(0, I) and kicks of what is left. All leave the exact posterior invariant, however rough
+   the approximation is.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from dsstan.models._whitened import Frame, WhitenedModel
 
 Floats = NDArray[np.float64]
 LogPrior = Callable[[Floats], float]
+Pilot = tuple[Floats, Floats]
 
 COARSE = {2: (7, 12), 3: (5, 7, 5)}
 """Nodes over the whole range, in log phi, log sigma_sq and the log dispersion, by dimension."""
@@ -38,8 +41,12 @@ DROP = 12.0
 """What lies so far below the mode in log density counts as not mattering."""
 ANYWHERE = 0.03
 """Share of proposals that are uniform over the whole range: the chain can reach all of it."""
-WEIGHTS = 8
-"""Pairs of importance draws at each fine node."""
+PILOT = (32, 3)
+"""Draws of z at one theta that correct the approximation at the others, and turns between."""
+GOOD = 0.7
+"""Acceptance of proposals from the histogram in warm-up from which on all are such."""
+LOCAL_SHARE, LOCAL_STEP = 0.75, 0.5
+"""Share of steps to a neighbouring theta otherwise, and their size in sds of the histogram."""
 ACCEPT = 0.8
 """Acceptance below which warm-up shortens the Hamiltonian steps."""
 FEWEST_KICKS, MOST_KICKS = 3, 64
@@ -87,6 +94,17 @@ class Proposal:
         """Cumulated probability of the cells."""
         return np.cumsum(np.exp(self.log_mass).ravel())
 
+    @cached_property
+    def spread(self) -> Floats:
+        """Standard deviation of the histogram in each direction, shape (q,)."""
+        mass = np.exp(self.log_mass)
+        out = []
+        for k, n in enumerate(mass.shape):
+            share = mass.sum(axis=tuple(j for j in range(mass.ndim) if j != k))
+            place = np.arange(n) - share @ np.arange(n)
+            out.append(float(np.sqrt(share @ place**2)))
+        return np.array(out) * self.width
+
     def draw(self, rng: np.random.Generator) -> Floats:
         """One theta."""
         q = self.low.size
@@ -121,6 +139,25 @@ class Proposal:
         return model.frame(theta, self.coarse_modes[nearest])
 
 
+def run_pilot(model: WhitenedModel, frame: Frame) -> Pilot:
+    """Draws of z given one theta, and their log density there.
+
+    The ratio of the marginal likelihoods of two theta is the mean, over z given the first, of the
+    ratio of the joint densities: where z hardly depends on theta, few draws give it well.
+    """
+    rng = np.random.default_rng(0)
+    z = np.zeros(model.M)
+    u = frame.place(z)
+    value = model.log_joint(frame, u)
+    draws, logs = [], []
+    for _ in range(PILOT[0]):
+        for _ in range(PILOT[1]):
+            z, u, value, *_ = _turn(model, frame, z, u, value, 2 * FEWEST_KICKS, rng)
+        draws.append(z)
+        logs.append(value)
+    return np.asfortranarray(np.array(draws).T), np.array(logs)
+
+
 def proposal_nodes(low: Floats, high: Floats) -> tuple[int, int]:
     """Fine nodes in log phi, and in all other directions together."""
     first, *others = FINE[low.size]
@@ -150,18 +187,18 @@ def build_proposal(
     shape = tuple(1 if held and k == 0 else n for k, n in enumerate(FINE[q]))
     cells = tuple(1 if n == 1 else CELLS[q] for n in shape)
     total, done = math.prod(coarse_shape) + math.prod(shape), 0
-    half = np.random.default_rng(0).standard_normal((model.M, WEIGHTS))
-    pairs = np.asfortranarray(np.hstack([half, -half]))
 
-    def evaluate(thetas: Floats, eta: Floats, fine: bool) -> tuple[Floats, Floats]:
+    def evaluate(thetas: Floats, eta: Floats, pilot: Pilot | None) -> tuple[Floats, Floats]:
         nonlocal done
         values, modes = np.empty(len(thetas)), np.empty((len(thetas), eta.size))
         for k, theta in enumerate(thetas):
             frame = model.frame(theta, eta)
             modes[k] = eta = model.eta(frame.H, frame.centre)
-            values[k] = model.log_joint(frame, frame.centre) + frame.log_det + log_prior(theta)
-            if fine:
-                values[k] += model.correction(frame, pairs)
+            values[k] = frame.log_det + log_prior(theta)
+            if pilot is None:
+                values[k] += model.log_joint(frame, frame.centre)
+            else:
+                values[k] += model.log_mean_joint(frame, *pilot)
             done += 1
             if advance is not None:
                 advance(done / total)
@@ -169,7 +206,7 @@ def build_proposal(
 
     axes = [np.linspace(low[k], high[k], n) for k, n in enumerate(coarse_shape)]
     coarse = _grid(axes)
-    values, modes = evaluate(coarse, model.start, fine=False)
+    values, modes = evaluate(coarse, model.start, None)
     matters = coarse[values > values.max() - DROP]
     step = np.array([axis[1] - axis[0] if axis.size > 1 else 0.0 for axis in axes])
     box_low = np.maximum(matters.min(axis=0) - step, low)
@@ -178,7 +215,10 @@ def build_proposal(
         0.5 * (box_low[k] + box_high[k]) + 0.5 * (box_high[k] - box_low[k]) * _nodes(n)
         for k, n in enumerate(shape)
     ]
-    fine_values, fine_modes = evaluate(_grid(nodes), modes[int(np.argmax(values))], fine=True)
+    best = int(np.argmax(values))
+    fine_values, fine_modes = evaluate(
+        _grid(nodes), modes[best], run_pilot(model, model.frame(coarse[best], modes[best]))
+    )
     surface = _coefficients(fine_values.reshape(shape), q)
     for n in cells:  # each turn evaluates the first axis and puts it last
         centres = (np.arange(n) + 0.5) * 2.0 / n - 1.0
@@ -235,20 +275,37 @@ def sample_chain(
     z = rng.standard_normal(model.M)
     u = frame.place(z)
     value = model.log_joint(frame, u) + frame.log_det + log_prior(theta)
-    kicks = FEWEST_KICKS
+    kicks, local = FEWEST_KICKS, 0.5
     window: list[float] = []
+    global_jumps: list[bool] = []
     kept: list[tuple[Floats, ...]] = []
     for iteration in range(warmup + samples):
-        new_theta = proposal.draw(rng)
-        new_frame = proposal.frame(model, new_theta)
-        new_u = new_frame.place(z)
-        new_value = model.log_joint(new_frame, new_u) + new_frame.log_det + log_prior(new_theta)
-        log_ratio = (
-            new_value - value + proposal.log_density(theta) - proposal.log_density(new_theta)
-        )
-        jumped = bool(np.log(rng.random()) < log_ratio)
-        if jumped:
-            theta, frame, u, value = new_theta, new_frame, new_u, new_value
+        if iteration == warmup:
+            local = 0.0 if np.mean(global_jumps or [1.0]) >= GOOD else LOCAL_SHARE
+        near = rng.random() < local
+        if near:
+            new_theta = theta + LOCAL_STEP * proposal.spread * rng.standard_normal(theta.size)
+        else:
+            new_theta = proposal.draw(rng)
+        jumped = False
+        if np.all((new_theta >= proposal.low) & (new_theta <= proposal.high)):
+            # z is kept; in every other local step u, which says w in units of its prior.
+            by_prior = near and bool(iteration % 2)
+            new_frame = proposal.frame(model, new_theta)
+            new_u = u if by_prior else new_frame.place(z)
+            new_value = model.log_joint(new_frame, new_u) + new_frame.log_det
+            new_value += log_prior(new_theta)
+            log_ratio = new_value - value
+            if by_prior:
+                log_ratio += frame.log_det - new_frame.log_det
+            elif not near:
+                log_ratio += proposal.log_density(theta) - proposal.log_density(new_theta)
+            jumped = bool(np.log(rng.random()) < log_ratio)
+            if jumped:
+                z = new_frame.find(new_u) if by_prior else z
+                theta, frame, u, value = new_theta, new_frame, new_u, new_value
+        if not near:
+            global_jumps.append(jumped)
         z, u, value, accept, energy, wild = _turn(model, frame, z, u, value, kicks, rng)
         if iteration >= warmup:
             beta, w = model.natural(theta, u)

@@ -26,7 +26,6 @@ class Outcome:
     name: ClassVar[str]
     program: ClassVar[str]
     label: ClassVar[str]
-    sigma_scale: ClassVar[float] = 1.0
     dispersed: ClassVar[bool] = False
 
     def start(self, y: Floats) -> Floats:
@@ -98,7 +97,6 @@ class Bernoulli(Outcome):
     """y ~ Bernoulli(1 / (1 + exp(-eta)))."""
 
     name, program, label = "bernoulli", "bernoulli", "Bernoulli, logit link"
-    sigma_scale = 2.0
 
     def start(self, y: Floats) -> Floats:
         """Half way to the record's side."""

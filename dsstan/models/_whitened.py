@@ -60,6 +60,10 @@ class Frame:
         """u at z."""
         return np.asarray(self.centre + blas.dtrsv(self.C, z, lower=1, trans=1))
 
+    def find(self, u: Floats) -> Floats:
+        """z at u, the inverse of :meth:`place`."""
+        return np.asarray(blas.dtrmv(self.C, u - self.centre, lower=1, trans=1))
+
     def pull(self, gradient: Floats) -> Floats:
         """Gradient by z of a gradient by u."""
         return np.asarray(blas.dtrsv(self.C, gradient, lower=1))
@@ -109,9 +113,7 @@ class WhitenedModel:
 
     def _factor(self, log_phi: float) -> Floats:
         """F with F F' = R(phi) among the sites."""
-        return correlation_factor(
-            correlation(self.d_sites, float(np.exp(log_phi)), self.cov_model)
-        )
+        return correlation_factor(correlation(self.d_sites, float(np.exp(log_phi)), self.cov_model))
 
     def design(self, theta: Floats) -> Floats:
         """H: eta = offset + H u."""
@@ -190,12 +192,8 @@ class WhitenedModel:
             raise np.linalg.LinAlgError("the precision of the latent effects is not finite")
         return np.asarray(C)
 
-    def correction(self, frame: Frame, z: Floats) -> float:
-        """Log of the mean importance weight of Laplace's approximation at columns z (M, K)."""
+    def log_mean_joint(self, frame: Frame, z: Floats, base: Floats) -> float:
+        """Log of the mean of exp(log joint - base) at columns of z (M, K), base (K,)."""
         u = frame.centre[:, None] + blas.dtrsm(1.0, frame.C, z, lower=1, trans_a=1)
-        top = self.log_joint(frame, frame.centre)
-        logs = [
-            self.log_joint(frame, np.ascontiguousarray(u[:, k])) - top + 0.5 * float(z[:, k] @ z[:, k])
-            for k in range(z.shape[1])
-        ]
-        return float(np.logaddexp.reduce(logs) - np.log(len(logs)))
+        logs = [self.log_joint(frame, np.ascontiguousarray(u[:, k])) for k in range(base.size)]
+        return float(np.logaddexp.reduce(np.array(logs) - base) - np.log(base.size))

@@ -92,7 +92,7 @@ def counts() -> dict[str, Any]:
             },
         },
         "lengths": {
-            "free": {"warmup": 500, "kept": 2500},
-            "held": {"warmup": 300, "kept": 3000},
+            "free": {"warmup": 300, "kept": 1500},
+            "held": {"warmup": 200, "kept": 1500},
         },
     }

@@ -99,8 +99,13 @@ by_jags <- function(inputs, about, lengths, seed) {
 
 #' Means and sds for the copy, a count; quantiles too for the others.
 shown <- function(name, draws) {
-  all <- summaries(draws)
-  if (name == "copy") all[c("mean", "sd")] else all
+  if (name != "copy") return(summaries(draws))
+  list(
+    mean = estimate(draws, mean, posterior::mcse_mean(draws), posterior::ess_mean(draws)),
+    sd = estimate(
+      draws, function(d) stats::sd(d), posterior::mcse_sd(draws), posterior::ess_sd(draws)
+    )
+  )
 }
 
 given <- commandArgs(trailingOnly = TRUE)
