@@ -107,10 +107,13 @@ def response_values(column: pd.Series, name: str, *, missing: bool = False) -> A
     Raises
     ------
     TableError
-        If the column is not numeric, or has missing or infinite values.
+        If the column holds neither numbers nor truth values, or has missing or infinite values.
     """
     kind = pd.api.types
-    numeric = kind.is_integer_dtype(column.dtype) or kind.is_float_dtype(column.dtype)
+    numeric = any(
+        is_kind(column.dtype)
+        for is_kind in (kind.is_integer_dtype, kind.is_float_dtype, kind.is_bool_dtype)
+    )
     if not numeric or isinstance(column.dtype, pd.SparseDtype):
         raise TableError(
             f"Response {name!r} must hold integers or floats and has dtype {column.dtype}. "

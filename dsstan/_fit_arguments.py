@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.correlation import correlation_code
@@ -35,6 +36,16 @@ def check_arguments(
         raise InputError(f'program must be "auto", "natural" or "surface", got {program!r}')
     if protection not in PROTECTIONS:
         raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
+    response = problem.table[problem.response]
+    if pd.api.types.is_bool_dtype(response.dtype):
+        raise InputError(
+            f"response {problem.response!r} holds truth values, which are not Gaussian: use "
+            'dsstan.models.counts.fit_counts(problem, "bernoulli")'
+        )
+    if start is not None and start.outcome != "Gaussian":
+        raise InputError(
+            f"start is a fit of another model ({start.outcome}); it starts a fit of its own kind"
+        )
     if start is not None and start.problem is not problem:
         raise InputError("start is a fit of another problem; fit both to the same one")
     if weights is None:

@@ -120,24 +120,29 @@ def at_bounds(draws: Mapping[str, Floats], phi_bounds: Any, r_bounds: Any) -> li
     Parameters
     ----------
     draws
-        ``sigma_sq``, ``tau_sq`` and, where it was free, ``phi``.
+        ``phi`` where it was free, and ``sigma_sq`` and ``tau_sq`` where there are ``r_bounds``.
     phi_bounds
         Range of the decay; None where it was held.
     r_bounds
-        Range of tau_sq / sigma_sq.
+        Range of tau_sq / sigma_sq; None for a model without a nugget.
     """
-    ratio = draws["tau_sq"] / draws["sigma_sq"]
-    edge = (r_bounds[1] / r_bounds[0]) ** LEANING_ZONE
-    least, most = max(NUGGET_RATIO, r_bounds[0] * edge), min(NOISE_RATIO, r_bounds[1] / edge)
-    low, high = float(np.mean(~(ratio >= least))), float(np.mean(~(ratio <= most)))
-    checks = [
-        _leaning("tau_sq / sigma_sq", low, "no-nugget", f"below {least:.2g}"),
-        _leaning("tau_sq / sigma_sq", high, "no-spatial-effect", f"above {most:.2g}"),
-    ]
+    checks = [] if r_bounds is None else _ratio_checks(draws, r_bounds)
     if phi_bounds is not None:
         low, high = _ends(draws["phi"], phi_bounds)
         checks.append(_leaning("phi", low + high, "phi-at-bound", "at its ends"))
     return checks
+
+
+def _ratio_checks(draws: Mapping[str, Floats], r_bounds: Any) -> list[Check]:
+    """The checks of tau_sq / sigma_sq."""
+    ratio = draws["tau_sq"] / draws["sigma_sq"]
+    edge = (r_bounds[1] / r_bounds[0]) ** LEANING_ZONE
+    least, most = max(NUGGET_RATIO, r_bounds[0] * edge), min(NOISE_RATIO, r_bounds[1] / edge)
+    low, high = float(np.mean(~(ratio >= least))), float(np.mean(~(ratio <= most)))
+    return [
+        _leaning("tau_sq / sigma_sq", low, "no-nugget", f"below {least:.2g}"),
+        _leaning("tau_sq / sigma_sq", high, "no-spatial-effect", f"above {most:.2g}"),
+    ]
 
 
 def _ends(draws: Floats, bounds: tuple[float, float]) -> tuple[float, float]:

@@ -81,9 +81,9 @@ def diagnose(
     sampler: Floats,
     *,
     max_treedepth: int,
-    surface_error: float,
+    surface_error: float | None,
     phi_bounds: tuple[float, float] | None,
-    r_bounds: tuple[float, float],
+    r_bounds: tuple[float, float] | None,
     more: tuple[Check, ...] = (),
 ) -> Verdict:
     """Judge a run.
@@ -92,17 +92,17 @@ def diagnose(
     ----------
     draws
         Scalar parameters by name, each of shape (chains, samples); must hold
-        ``sigma_sq`` and ``tau_sq``, and ``phi`` where it was free.
+        ``sigma_sq`` and ``tau_sq`` where there are ``r_bounds``, and ``phi`` where it was free.
     sampler
         Shape (chains, samples, 4): acceptance, treedepth, divergence, energy.
     max_treedepth
         The sampler's limit.
     surface_error
-        Largest error of the interpolated log density.
+        Largest error of the interpolated log density, or None where none is interpolated.
     phi_bounds
         Prior bounds of the decay, or None where it was held.
     r_bounds
-        Range of tau_sq / sigma_sq.
+        Range of tau_sq / sigma_sq, or None for a model without a nugget.
     more
         Checks of other things that belong into the verdict.
     """
@@ -163,16 +163,17 @@ def diagnose(
             condition="not-converged",
         )
     )
-    checks.append(
-        Check(
-            "surface error",
-            surface_error,
-            f"below {TOLERANCE:g}",
-            "ok" if surface_error < TOLERANCE else "failure",
-            advice="ask for more nodes",
-            condition="surface-error",
+    if surface_error is not None:
+        checks.append(
+            Check(
+                "surface error",
+                surface_error,
+                f"below {TOLERANCE:g}",
+                "ok" if surface_error < TOLERANCE else "failure",
+                advice="ask for more nodes",
+                condition="surface-error",
+            )
         )
-    )
     checks += at_bounds(draws, phi_bounds, r_bounds)
     return Verdict((*checks, *more))
 

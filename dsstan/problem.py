@@ -162,7 +162,8 @@ class Problem:
         values
             On the response's own scale, shape (N,). For an integer column they are rounded,
             halves to even, and clipped to the range of its dtype; for a float column they are
-            brought to its width and clipped to its largest finite value.
+            brought to its width and clipped to its largest finite value; for a column of truth
+            values they become True from above one half.
 
         Returns
         -------
@@ -368,6 +369,8 @@ def _to_width(values: Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     if dtype.kind == "f":
         top = float(np.finfo(dtype).max)
         return np.clip(values, -top, top).astype(dtype)
+    if dtype.kind == "b":
+        return np.clip(np.rint(values), 0.0, 1.0).astype(dtype)
     bounds = np.iinfo(dtype)
     rounded = np.clip(np.rint(values), float(bounds.min), float(bounds.max))
     # float(bounds.max) of a 64-bit dtype is one more than it can hold.

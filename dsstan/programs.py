@@ -70,7 +70,16 @@ class Program:
         return digest.hexdigest()
 
 
-PROGRAMS = ("unrestricted", "restricted", "surface", "bracketed", "multivariate")
+PROGRAMS = (
+    "unrestricted",
+    "restricted",
+    "surface",
+    "bracketed",
+    "multivariate",
+    "poisson",
+    "negative_binomial",
+    "bernoulli",
+)
 """Programs that a fit may run."""
 
 REFERENCE_PROGRAMS = ("reference/hier", "reference/restrict", "reference/cholesky")

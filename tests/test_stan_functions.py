@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 from dsstan import surface as py
 from dsstan._resources import stan_folder
-from dsstan.correlation import CORRELATIONS
+from dsstan.correlation import CORRELATIONS, correlation
 
 stanli = pytest.importorskip("stanli")
 
@@ -25,6 +25,7 @@ INCLUDES = (
     "latent",
     "brackets",
     "groups",
+    "counts",
 )
 SOURCE = (
     "functions {\n"
@@ -360,3 +361,27 @@ def test_draws_of_several_groups_are_called_by_the_program():
     text = (stan_folder() / "multivariate.stan").read_text()
     assert "coefficients_rng(" in text
     assert "group_latent_rng(" in text
+
+
+@pytest.mark.parametrize(("kind", "name"), [(1, "exponential"), (2, "matern32"), (3, "matern52")])
+def test_correlation_root(rng, kind, name):
+    d = cdist(*(2 * [rng.uniform(size=(9, 2))]))
+    root = call("correlation_root", d=d, phi=12.0, kind=kind)
+    np.testing.assert_allclose(root @ root.T, correlation(d, 12.0, name), atol=CLOSE)
+    assert np.all(np.triu(root, 1) == 0)
+
+
+def test_smoothed_predictor(rng):
+    x, w, site = rng.normal(size=(5, 2)), rng.normal(size=3), np.array([1, 3, 3, 2, 1])
+    a, shift = np.array([1.0, 0.0, 0.5, 1.0, 1.0]), rng.normal(size=5)
+    got = call(
+        "smoothed_predictor",
+        shift=shift,
+        x=x,
+        beta=np.array([0.3, -1.0]),
+        a_diag=a,
+        w=w,
+        site=site,
+    )
+    want = shift + x @ [0.3, -1.0] + a * w[site - 1]
+    np.testing.assert_allclose(got, want, atol=CLOSE)

@@ -19,7 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from dsstan.engines import SamplerSettings
 from dsstan.engines.base import jsonable
+from dsstan.models._count_priors import CountPriors
+from dsstan.models._count_runs import Task
+from dsstan.models._outcomes import OUTCOMES
 from dsstan.models._truncated import bracketed_data
 from dsstan.models.brackets import find_brackets
 from dsstan.priors import Priors, ResolvedPriors
@@ -57,6 +61,22 @@ def table() -> pd.DataFrame:
     mean = BETA[0] + BETA[1] * x
     y = np.round(mean + np.linalg.cholesky(cov) @ rng.standard_normal(N), 3)
     return pd.DataFrame({"s1": sites[:, 0], "s2": sites[:, 1], "x": x, "y": y})
+
+
+def counts(outcome: str) -> dict[str, Any]:
+    """Data of a program of counts: the same sites and mean, phi free, the lone records smoothed."""
+    own = table()
+    rng = np.random.default_rng(SEED + 1)
+    eta = np.round(own["y"].to_numpy() - 1.0, 3)
+    law = OUTCOMES[outcome]
+    own["count"] = law.draw(eta if outcome != "bernoulli" else eta - 1.0, np.log(5.0), rng)
+    problem = prepare(own.drop(columns="y"), "count ~ x", coords=("s1", "s2"))
+    A = smoothing(np.inf, (neighbour_distances(problem) >= M).astype(np.float64))
+    priors = CountPriors().resolve(law, np.asarray(problem.X), problem.d_max)
+    shift = np.zeros(problem.n_records)
+    settings = SamplerSettings()
+    task = Task(problem, law, shift, A, "exponential", priors, None, settings, 1, "", False)
+    return task.stan_data(draw_latent=True)
 
 
 def surface(problem: Problem, priors: ResolvedPriors) -> Surface:
@@ -109,6 +129,7 @@ def all_data() -> dict[str, dict[str, Any]]:
             "lkj_eta": 2.0,
             "draw_latent": 1,
         },
+        **{law.program: counts(name) for name, law in OUTCOMES.items()},
         "reference/hier": {**by_site, **bounds},
         "reference/restrict": {**by_site, "A": A, "phi": PHI},
         "reference/cholesky": {

@@ -35,6 +35,7 @@ COUNTS = {
     "truncated": 18,
     "bracketed": 20,
     "multivariate": 12,
+    "counts": 54,
     SAN_FRANCISCO: 25,
 }
 """Quantities of each topic, so that none is lost unseen."""

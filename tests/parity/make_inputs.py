@@ -20,6 +20,7 @@ if __package__ in (None, ""):
     sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (1, 2)]
 
 from dsstan.datasets import load_baltimore, load_simulated
+from parity.counts_inputs import counts
 from parity.multivariate_inputs import multivariate
 from parity.posterior_inputs import posterior
 
@@ -309,6 +310,7 @@ TOPICS = {
     "san_francisco": san_francisco,
     "posterior": posterior,
     "multivariate": multivariate,
+    "counts": counts,
 }
 
 

@@ -1,0 +1,132 @@
+"""What samples counts: the numbers of docs/explain/counts.md.
+
+``python tests/benchmarks/counts.py METHOD [--n 200] [--setting age]``, METHOD one of
+
+- ``laplace``: the default, phi free
+- ``held``: both samplers with phi held
+- ``nuts``: the Stan program with phi free, embedded engine, a short run
+- ``approximation``: Laplace's approximation without its correction, against the corrected draws
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (0, 2)]
+
+import numpy as np
+from cases_counts import PHI, SETTINGS, problem_case
+
+from dsstan.diagnose import ess
+from dsstan.engines import SamplerSettings
+from dsstan.models._count_priors import CountPriors
+from dsstan.models._count_runs import Task
+from dsstan.models._laplace import build_proposal
+from dsstan.models._outcomes import OUTCOMES
+from dsstan.models.counts import CountFit, fit_counts
+
+
+def tell(label: str, fit: CountFit, cpu: float) -> None:
+    """One line: time, worst effective sample size, the same a second of processor time."""
+    names = [n for n in fit.scalars if n != "phi" or fit.phi_held is None]
+    sizes = {name: ess(fit.scalars[name]) for name in names}
+    w = min(ess(fit.draws["w"][:, :, j]) for j in range(0, fit.problem.n_sites, 10))
+    worst = min(sizes, key=sizes.__getitem__)
+    print(
+        f"{label}: {fit.seconds:.1f} s, {cpu:.1f} s of processor; worst ESS "
+        f"{min(sizes[worst], w):.0f} of {fit.n_draws} ({worst} {sizes[worst]:.0f}, w {w:.0f}), "
+        f"{min(sizes[worst], w) / cpu:.1f} a second; {fit.verdict.passed}; "
+        f"phi {np.median(fit.draws['phi']):.2f}, sigma_sq {np.median(fit.draws['sigma_sq']):.3f}"
+    )
+
+
+def timed(label: str, problem: object, outcome: str, **arguments: object) -> CountFit:
+    """Fit, and tell of it."""
+    before = os.times()
+    fit = fit_counts(problem, outcome, seed=1, progress=False, **arguments)  # type: ignore[arg-type]
+    after = os.times()
+    tell(label, fit, sum(after[:4]) - sum(before[:4]))
+    return fit
+
+
+def approximation(problem: object, outcome: str) -> None:
+    """Draws of the uncorrected approximation: means in posterior sds, importance weights."""
+    exact = timed("corrected", problem, outcome)
+    law, p = OUTCOMES[outcome], exact.problem
+    priors = CountPriors().resolve(law, np.asarray(p.X), p.d_max)
+    task = Task(
+        p, law, exact.shift, exact.A, "exponential", priors, None, SamplerSettings(), 1, "", False
+    )
+    model = task.model()
+    low, high = priors.theta_range(None)
+    begin = time.perf_counter()
+
+    def log_prior(theta: np.ndarray) -> float:
+        return priors.log_prior(theta, held=False)
+
+    proposal = build_proposal(model, log_prior, low, high)
+    rng, kept, weights = np.random.default_rng(1), [], []
+    for _ in range(2000):
+        theta = proposal.draw(rng)
+        frame = proposal.frame(model, theta)
+        z = rng.standard_normal(model.M)
+        u = frame.place(z)
+        beta, w = model.natural(theta, u)
+        kept.append(np.concatenate([beta, theta, w]))
+        target = model.log_joint(frame, u) + frame.log_det + log_prior(theta)
+        weights.append(target - proposal.log_density(theta) + 0.5 * z @ z)
+    seconds = time.perf_counter() - begin
+    draws = np.array(kept)
+    theirs = [exact.draws["beta"].reshape(-1, p.n_terms)]
+    names = ["phi", "sigma_sq", *(["size"] if law.dispersed else [])]
+    theirs += [np.log(exact.draws[name]).reshape(-1, 1) for name in names]
+    right = np.hstack([*theirs, exact.draws["w"].reshape(-1, p.n_sites)])
+    gap = np.abs(draws.mean(axis=0) - right.mean(axis=0)) / right.std(axis=0)
+    ratio = draws.std(axis=0) / right.std(axis=0)
+    scaled = np.exp(np.array(weights) - np.max(weights))
+    count = p.n_terms + len(names)
+    print(
+        f"uncorrected: {seconds:.1f} s for 2000 draws; means off by up to {gap[:count].max():.2f} "
+        f"posterior sds (parameters), {gap[count:].max():.2f} (w); sds "
+        f"{ratio.min():.2f} to {ratio.max():.2f} times the exact; importance resampling would "
+        f"keep {scaled.sum() ** 2 / np.sum(scaled**2):.0f} of 2000"
+    )
+
+
+def main() -> None:
+    """Run one method."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("method", choices=("laplace", "held", "nuts", "approximation"))
+    parser.add_argument("--n", type=int, default=200)
+    parser.add_argument("--setting", choices=tuple(SETTINGS), default="age")
+    given = parser.parse_args()
+    problem, outcome = problem_case(given.n, setting=given.setting)
+    label = f"{given.method}, {given.setting}, {given.n} records"
+    if given.method == "laplace":
+        timed(label, problem, outcome)
+    elif given.method == "held":
+        timed(f"{label}, laplace", problem, outcome, phi=PHI)
+        timed(f"{label}, nuts", problem, outcome, phi=PHI, sampler="nuts", engine="embedded")
+    elif given.method == "nuts":
+        timed(
+            label,
+            problem,
+            outcome,
+            sampler="nuts",
+            engine="embedded",
+            chains=2,
+            warmup=100,
+            samples=100,
+            max_treedepth=6,
+        )
+    else:
+        approximation(problem, outcome)
+
+
+if __name__ == "__main__":
+    main()

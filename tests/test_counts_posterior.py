@@ -1,0 +1,239 @@
+"""Posteriors of counts: JAGS, both samplers, both engines, simulation-based calibration."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from calibration import FAMILY_ALPHA, THINNED, uniformity
+from parity import counts as twin
+from parity.cases import inputs
+from parity.golden import golden_path, load, run_r
+from parity.posterior import read_runs, strain_of_short, z_scores
+from scipy.spatial.distance import cdist
+
+import dsstan as ds
+from conftest import leave_out
+from dsstan.latent import spread_draws
+from dsstan.models._outcomes import OUTCOMES
+from dsstan.models.counts import CountFit, CountPriors, fit_counts
+from mc import assert_same_posterior, mean_of, quantile_of, sd_of, z_limit
+
+NIGHTLY = os.environ.get("DSSTAN_NIGHTLY") == "1"
+REPLICATES = 200 if NIGHTLY else 30
+CALIBRATED = ("poisson", "negative binomial", "bernoulli") if NIGHTLY else ("poisson",)
+ENOUGH = 400
+"""Effective draws that every quantity of the golden must have."""
+DENSITY = 1e-8
+
+POSTERIORS = tuple(inputs("counts")["posteriors"])
+
+
+@cache
+def golden():
+    return read_runs(golden_path("counts_jags"))
+
+
+@cache
+def fitted(name: str, samples: int = 1000) -> CountFit:
+    """The fit of one posterior, as the inputs describe it."""
+    own, about = inputs("counts"), inputs("counts")["posteriors"][name]
+    problem = twin.problem_of(about["outcome"])
+    return fit_counts(
+        problem,
+        about["outcome"],
+        offset="exposure" if about["offset"] else None,
+        weights=ds.own_weights(problem, np.array(own["a"])) if about["flags"] else None,
+        phi=None if about["free"] else own["phi"],
+        priors=twin.priors_of(),
+        samples=samples,
+        seed=own["seed"],
+        progress=False,
+    )
+
+
+def draws_of(name: str) -> dict[str, np.ndarray]:
+    """Everything compared, each of shape (chains, samples)."""
+    own, fit = inputs("counts"), fitted(name)
+    draws = {key: d for key, d in fit.scalars.items() if key != "phi" or fit.phi_held is None}
+    for record in own["watched"]:
+        draws[f"w_{record}"] = fit.draws["w"][:, :, fit.problem.site[record]]
+    law, rng = fit.predictive("w"), np.random.default_rng(3)
+    draws["copy"] = np.array(
+        [
+            [law.draw(c, i, rng)[own["copied"]] for i in range(fit.shape[1])]
+            for c in range(fit.shape[0])
+        ]
+    )
+    return draws
+
+
+def estimates(draws):
+    """Mean, sd and quantiles as the golden has them; of the copy, a count, no quantile."""
+    out = {}
+    for parameter, d in draws.items():
+        out |= {f"mean {parameter}": mean_of(d), f"sd {parameter}": sd_of(d)}
+        if parameter != "copy":
+            out |= {
+                f"q{k} {parameter}": quantile_of(d, p)
+                for k, p in (("025", 0.025), ("500", 0.5), ("975", 0.975))
+            }
+    return out
+
+
+def limit() -> float:
+    return z_limit(sum(len(run.estimates) for run in golden().runs.values()))
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_the_posterior_is_that_of_jags(name):
+    assert fitted(name).verdict.passed, str(fitted(name).verdict)
+    scores = z_scores(estimates(draws_of(name)), golden().runs[name].estimates)
+    assert max(scores.values()) < limit(), {k: z for k, z in scores.items() if not z < limit()}
+
+
+def test_the_golden_is_current_long_enough_and_has_mixed():
+    found = golden()
+    assert found.golden.stale == [], "run make parity"
+    assert set(found.runs) == set(POSTERIORS)
+    for run in found.runs.values():
+        assert min(run.ess.values()) >= ENOUGH
+        assert max(run.rhat.values()) < 1.05
+        # JAGS knows no cut of sigma; it makes no difference where no draw is beyond it.
+        assert run.about["outside"] == 0
+
+
+def test_a_live_run_of_jags_agrees_with_the_golden(rscript, tmp_path):
+    try:
+        run_r(rscript, "counts_jags", tmp_path / "live.json", short=True)
+    except RuntimeError as error:
+        if "there is no package called" in str(error):
+            leave_out(str(error))
+        raise
+    live = read_runs(tmp_path / "live.json")
+    assert live.golden.sha256 == golden().golden.sha256
+    for name, run in live.runs.items():
+        strain = {
+            key: value
+            for key, value in strain_of_short(run, golden().runs[name]).items()
+            if not key.endswith(" copy")
+        }
+        assert max(strain.values()) < 1.0, name
+
+
+def test_a_smoothed_record_taken_as_an_ordinary_one_is_rejected():
+    own, name = inputs("counts"), "poisson/flagged"
+    problem = twin.problem_of("poisson")
+    wrong = fit_counts(
+        problem,
+        offset="exposure",
+        phi=own["phi"],
+        priors=twin.priors_of(),
+        samples=300,
+        seed=1,
+        progress=False,
+    )
+    site = problem.site[own["copied"]]
+    mine = {"mean w": mean_of(wrong.draws["w"][:, :, site])}
+    theirs = golden().runs[name].estimates[f"mean w_{own['copied']}"]
+    assert z_scores(mine, {"mean w": theirs})["mean w"] > limit()
+
+
+@pytest.mark.parametrize("outcome", ["poisson", "negative binomial", "bernoulli"])
+def test_both_engines_have_the_log_density_of_r(engine, outcome):
+    for i in range(3):
+        want = load("counts").quantities[f"program/{outcome}/exponential/{i + 1}"].value
+        got = twin.program(outcome, "exponential", i, engine)
+        np.testing.assert_allclose(got, want, rtol=0, atol=DENSITY)
+
+
+def watched(fit: CountFit) -> dict[str, np.ndarray]:
+    own = {k: d for k, d in fit.scalars.items() if k != "phi" or fit.phi_held is None}
+    return own | {f"w_{j}": fit.draws["w"][:, :, j] for j in (0, 20, 60)}
+
+
+def test_the_stan_program_has_the_same_posterior_on_either_engine(engine):
+    own = inputs("counts")
+    nuts = fit_counts(
+        twin.problem_of("poisson"),
+        offset="exposure",
+        weights=ds.own_weights(twin.problem_of("poisson"), np.array(own["a"])),
+        phi=own["phi"],
+        priors=twin.priors_of(),
+        sampler="nuts",
+        engine=engine,
+        warmup=500,
+        samples=1000,
+        seed=2,
+        progress=False,
+    )
+    assert nuts.verdict.passed, str(nuts.verdict)
+    assert nuts.engine == engine
+    assert_same_posterior(watched(nuts), watched(fitted("poisson/flagged")))
+
+
+@cache
+def places() -> pd.DataFrame:
+    """Sites, two of them shared, and a covariate."""
+    rng = np.random.default_rng(8)
+    sites = rng.uniform(size=(24, 2))
+    sites[:2] = sites[2:4]
+    return pd.DataFrame({"e": sites[:, 0], "n": sites[:, 1], "x": rng.standard_normal(24)})
+
+
+SBC = CountPriors(beta_scale=(1.0, 0.5), sigma=1.0, phi_bounds=(2.0, 20.0), size=(5.0, 0.5))
+
+
+def replicate(outcome: str, seed: int) -> dict[str, int]:
+    """Ranks of the truth among draws of the posterior, of parameters from the prior."""
+    rng = np.random.default_rng([seed, 5])
+    table, law = places(), OUTCOMES[outcome]
+    sites = table[["e", "n"]].to_numpy()
+    while True:
+        beta = rng.standard_normal(2) * SBC.beta_scale
+        sigma, phi = abs(rng.standard_normal()), rng.uniform(2.0, 20.0)
+        size = float(np.exp(np.log(5.0) + 0.5 * rng.standard_normal()))
+        values, vectors = np.linalg.eigh(np.exp(-phi * cdist(sites, sites)))
+        w = sigma * vectors @ (np.sqrt(np.maximum(values, 0)) * rng.standard_normal(24))
+        eta = beta[0] + beta[1] * table["x"].to_numpy() + w
+        y = law.draw(eta, np.log(size), rng)
+        # Given any table ranks are uniform, so those that prepare() refuses may be left out.
+        if np.ptp(y) > 0:
+            break
+    problem = ds.prepare(table.assign(y=y.astype(int)), "y ~ x", coords=("e", "n"))
+    fit = fit_counts(
+        problem,
+        outcome,
+        priors=SBC,
+        chains=2,
+        warmup=40,
+        samples=150,
+        seed=seed,
+        progress=False,
+    )
+    chain, iteration = spread_draws(fit, THINNED).T
+    truth = {"beta_0": beta[0], "beta_1": beta[1], "sigma_sq": sigma**2, "phi": phi, "size": size}
+    ranks = {
+        name: int(np.sum(d[chain, iteration] < truth[name])) for name, d in fit.scalars.items()
+    }
+    ranks["w"] = int(np.sum(fit.draws["w"][chain, iteration, 9] < w[problem.site == 9][0]))
+    here = fit.draws["beta"][chain, iteration] @ problem.X.T
+    here = here + fit.draws["w"][chain, iteration][:, problem.site]
+    sizes = fit.draws["size"][chain, iteration] if law.dispersed else np.full(THINNED, size)
+    own = law.log_likelihood(y, eta, np.log(size))
+    each = [law.log_likelihood(y, e, np.log(k)) for e, k in zip(here, sizes, strict=True)]
+    ranks["log likelihood"] = int(np.sum(np.array(each) < own))
+    return ranks
+
+
+@pytest.mark.parametrize("outcome", CALIBRATED)
+def test_the_posterior_is_calibrated(outcome):
+    seeds = np.random.SeedSequence(77).generate_state(REPLICATES)
+    found = [replicate(outcome, int(seed)) for seed in seeds]
+    names = list(found[0])
+    for name in names:
+        judged = uniformity([r[name] for r in found], FAMILY_ALPHA / len(names))
+        assert judged.passed, (name, judged)
