@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dsstan._chain_models import check_model, check_step, fit_step, other_columns
 from dsstan._dry_run import Plan
 from dsstan._options import (
     AcceptFailed,
@@ -37,31 +38,25 @@ from dsstan._options import (
     Strict,
     TableFile,
     Threshold,
-    Warmup,
     WorkDir,
 )
 from dsstan._outcome import tell_chain
 from dsstan._phases import phases
 from dsstan._session import SESSION
 from dsstan.cells import check_cells
-from dsstan.chain import check_chain
+from dsstan.chain import check_chain, check_columns
 from dsstan.errors import ConvergenceError, InputError
-from dsstan.fit import Fit, fit
 from dsstan.job import arguments_of
-from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.progress import phase
-from dsstan.protect import check_choices, flag, stage_seeds
+from dsstan.protect import check_choices, stage_seeds
 from dsstan.public import check_order
 from dsstan.reading import needed_columns, read_table
 from dsstan.release import FORMATS, check_target, write_release
 from dsstan.seeds import root_seed, seed_bits
 from dsstan.synthesis import Synthesis, synthesise
 
-__all__ = ["OUTCOMES", "chain_job", "chain_step", "chain_workdir", "run_chain"]
-
-OUTCOMES: dict[str, Callable[..., Fit]] = {"gaussian": fit}
-"""How the column of a step is modelled, by the name in a job."""
+__all__ = ["chain_job", "chain_step", "chain_workdir", "run_chain"]
 
 
 def chain_job(
@@ -75,7 +70,7 @@ def chain_job(
     engine: Engine = "auto",
     format: Format = "csv",
     chains: Chains = 4,
-    warmup: Warmup = 1000,
+    warmup: Annotated[int | None, typer.Option(help="Warm-up iterations of a chain.")] = None,
     samples: Samples = 1000,
     adapt_delta: AdaptDelta = 0.9,
     accept_failed: AcceptFailed = False,
@@ -99,6 +94,15 @@ def chain_step(
     cov_model: CovModel = "exponential",
     phi_bounds: PhiBounds = None,
     rounding: RoundingOf = "auto",
+    offset: Annotated[str | None, typer.Option(help="Of a count: column of the exposure.")] = None,
+    cuts: Annotated[
+        list[float] | None, typer.Option(help="Bracketed: ends of the brackets, ascending.")
+    ] = None,
+    closed: Annotated[
+        str | None, typer.Option(help="Bracketed: the end that belongs to it, left or right.")
+    ] = None,
+    likelihood: Annotated[str | None, typer.Option(help="Bracketed: plain or truncated.")] = None,
+    groups: Annotated[str | None, typer.Option(help="Grouped: column of the groups.")] = None,
 ) -> dict[str, Any]:
     """What a step may say; its parameters are the keys of ``[[steps]]``."""
     return dict(locals())
@@ -163,10 +167,7 @@ def _steps(given: Any, path: Path) -> list[dict[str, Any]]:
     for number, one in enumerate(given, 1):
         with _named(f"step {number}"):
             step = chain_step(**arguments_of(one, chain_step, path))
-            if step["outcome"] not in OUTCOMES:
-                raise InputError(
-                    f"outcome must be one of {', '.join(OUTCOMES)}, got {step['outcome']!r}"
-                )
+            check_step(step)
         steps.append(step)
     return steps
 
@@ -174,6 +175,7 @@ def _steps(given: Any, path: Path) -> list[dict[str, Any]]:
 def _prepared(told: Mapping[str, Any], steps: list[dict[str, Any]]) -> list[Problem]:
     """The problems of the steps, checked as a chain."""
     used = set().union(*(needed_columns(step["formula"], told["coords"]) for step in steps))
+    used |= {name for step in steps for name in other_columns(step)}
     content = read_table(told["table"], used)
     check_cells(content, told["format"], told["csv_text"])
     root_seed(told["seed"])
@@ -199,7 +201,11 @@ def _prepared(told: Mapping[str, Any], steps: list[dict[str, Any]]) -> list[Prob
             )
             check_order(problem)
             check_chain(problems, problem)
+            check_model(problem, step)
         problems.append(problem)
+    made = [problem.response for problem in problems]
+    for number, step in enumerate(steps, 1):
+        check_columns(made, other_columns(step), number)
     return problems
 
 
@@ -211,33 +217,15 @@ def _release(
 ) -> Synthesis:
     """Fit, flag, fit again and synthesise, step by step."""
     root = root_seed(told["seed"])
-    sampler = {key: told[key] for key in ("engine", "chains", "warmup", "samples", "adapt_delta")}
+    keys = ("engine", "chains", "warmup", "samples", "adapt_delta")
+    sampler = {key: told[key] for key in keys if told[key] is not None}
     release: Synthesis | None = None
     for seed, step, problem, name in zip(
         stage_seeds(root, len(steps)), steps, problems, names, strict=True
     ):
         seeds = stage_seeds(seed, 3)
-        model = OUTCOMES[step["outcome"]]
-        bounds = step["phi_bounds"]
-        priors = {} if bounds is None else {"priors": Priors(phi_bounds=bounds)}
         with phase(name), _named(name):
-            common = {**priors, **sampler, "cov_model": step["cov_model"]}
-            free = model(problem, seed=seeds[0], **common)
-            weights = flag(
-                free,
-                threshold=step["threshold"],
-                correlation=step["correlation"],
-                neighbour=step["neighbour"],
-            )
-            kept = model(
-                problem,
-                weights=weights,
-                gamma=step["gamma"],
-                protection=step["protection"],
-                start=free,
-                seed=seeds[1],
-                **common,
-            )
+            kept = fit_step(problem, step, sampler, seeds[:2])
             drawn = synthesise(
                 kept,
                 told["copies"],

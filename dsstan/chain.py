@@ -25,7 +25,7 @@ from dsstan.problem import Problem
 from dsstan.seeds import root_seed, seed_bits
 from dsstan.synthesis import Synthesis, check_release, draw_copies, find_digits
 
-__all__ = ["GivenSynthesis", "joint_disclosure", "synthesise_given"]
+__all__ = ["GivenSynthesis", "check_chain", "check_columns", "joint_disclosure", "synthesise_given"]
 
 Floats = NDArray[np.float64]
 
@@ -119,6 +119,10 @@ def synthesise_given(
     before = given.given if isinstance(given, GivenSynthesis) else ()
     steps = (*before, given)
     check_chain([step.problem for step in steps], fit.problem)
+    made = [step.problem.response for step in steps]
+    check_columns(made, fit.other_columns, len(steps) + 1)
+    for number, step in enumerate(steps, 1):
+        check_columns([fit.problem.response], step.fit.other_columns, number)
     copies = given.copies
     check_release(fit, copies, effect, workers, accept_failed, accept_few_draws, strict, rounding)
     problem, root = fit.problem, root_seed(seed)
@@ -193,6 +197,31 @@ def check_chain(before: list[Problem], last: Problem) -> None:
             )
         made.append(problem.response)
     _check_kinds(last.design.formula, made)
+
+
+def check_columns(made: list[str], others: tuple[str, ...], number: int) -> None:
+    """Refuse a step that takes a synthetic column as its offset, its groups or its brackets.
+
+    Parameters
+    ----------
+    made
+        Synthetic columns.
+    others
+        Such columns of the step.
+    number
+        Of the step, from 1.
+
+    Raises
+    ------
+    InputError
+        If so: its copies would hold the real values of that column.
+    """
+    shared = [name for name in others if name in made]
+    if shared:
+        raise InputError(
+            f"step {number} of the chain takes the synthetic column {shared[0]!r} as its offset, "
+            "its groups or its brackets, and would take the real values: use another column there"
+        )
 
 
 def _check_kinds(formula: ParsedFormula, made: list[str]) -> None:

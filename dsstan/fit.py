@@ -149,6 +149,11 @@ class Fit:
         """What the public README must say of this model beyond the common text."""
         return ""
 
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """Columns beside the formula's that copies are drawn with, as an offset or groups."""
+        return ()
+
     def predictive(self, effect: str = "auto") -> Predictive:
         """How a copy is drawn from this fit; see :func:`dsstan.synthesise` for the effects."""
         from dsstan.predictive import Predictive

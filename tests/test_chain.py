@@ -272,7 +272,7 @@ def test_a_dry_run_checks_the_chain_and_writes_nothing(tmp_path, table, capsys):
     [
         ('"log(area) ~ x"', '"log(area) ~ price"', "step 2: step 1 of the chain.*only after"),
         ("gamma = 4.0", "gamma = -1.0", "step 2: gamma"),
-        ("gamma = 4.0", 'outcome = "weibull"', "step 2: outcome must be one of gaussian"),
+        ("gamma = 4.0", 'outcome = "weibull"', "step 2: outcome must be one of gaussian, poisson"),
         ("gamma = 4.0", "alpha = 4.0", "step 2: job.toml has the key 'alpha'"),
         ("copies = 6", "copys = 6", "the key 'copys'.*Did you mean 'copies'"),
         ("copies = 6", "threshold = 6.0", "the key 'threshold'"),
@@ -285,4 +285,76 @@ def test_jobs_that_make_no_chain_are_refused_before_any_fit(tmp_path, table, old
         text = JOB.split("[[steps]]")[0] + "[steps]\nformula = 'log(area) ~ x'\n"
     with pytest.raises(InputError, match=match):
         run(tmp_path, text, table)
+    assert not (tmp_path / "release").exists()
+
+
+MIXED = """
+table = "homes.csv"
+coords = ["east", "north"]
+out = "release"
+copies = 4
+samples = 300
+accept_failed = true
+engine = "embedded"
+no_report = true
+seed = 1329227995784915872903807060280344576
+
+[[steps]]
+formula = "rooms ~ x"
+outcome = "poisson"
+threshold = 0.15
+
+[[steps]]
+formula = "log(price) ~ rooms"
+outcome = "bracketed"
+cuts = [10000]
+threshold = 0.15
+"""
+
+
+@pytest.fixture(scope="module")
+def with_rooms(table):
+    rooms = np.random.default_rng(5).poisson(np.exp(1.0 + 0.3 * table["x"]))
+    return table.drop(columns=["area", "tax"]).assign(rooms=rooms)
+
+
+def test_a_chain_of_a_count_and_a_bracketed_price(tmp_path, with_rooms):
+    run(tmp_path, MIXED, with_rooms)
+    public = read_release(tmp_path / "release")
+    laws = [step["model"]["outcome"] for step in public.metadata["chain"]]
+    assert laws[0] == "Poisson, log link"
+    assert "bracket" in laws[1]
+    dear = with_rooms["price"] >= 10000
+    assert 0 < dear.sum() < len(dear)
+    for copy in public.copies:
+        assert copy["rooms"].dtype == np.int64
+        assert np.array_equal(copy["price"] >= 10000, dear)
+    assert any(not np.array_equal(copy["rooms"], with_rooms["rooms"]) for copy in public.copies)
+    text = (tmp_path / "release" / "public" / "README.md").read_text()
+    assert "Poisson" in text
+    assert "## Brackets" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        (
+            'outcome = "poisson"',
+            'outcome = "poisson"\noffset = "price"',
+            "synthetic column 'price'",
+        ),
+        ('outcome = "poisson"', 'outcome = "bernoulli"', "step 1: "),
+        ('"rooms ~ x"', '"x ~ 1"', "step 1: "),
+        ("cuts = [10000]", "cuts = [20000, 10000]", "step 2: cuts must ascend"),
+        ("cuts = [10000]", "", "step 2: the outcome 'bracketed' needs the key 'cuts'"),
+        ("cuts = [10000]", "cuts = [10000]\ngroups = 'x'", "step 2: the key 'groups' belongs to"),
+        ('"bracketed"\ncuts = [10000]', '"grouped"\ngroups = "rooms"', "synthetic column 'rooms'"),
+        ('outcome = "poisson"', 'outcome = "poisson"\nprotection = "cut"', "step 1: a count"),
+    ],
+)
+def test_a_model_that_a_column_can_t_have_is_refused_before_any_fit(
+    tmp_path, with_rooms, old, new, match
+):
+    with pytest.raises(InputError, match=match):
+        run(tmp_path, MIXED.replace(old, new), with_rooms)
     assert not (tmp_path / "release").exists()

@@ -81,6 +81,11 @@ class BracketedFit(Fit):
             "certain, and with\nthat the value itself up to the ends:\n\n" + "\n".join(lines)
         )
 
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The column that names brackets, where there is one."""
+        return () if self.brackets.column is None else (self.brackets.column,)
+
     def predictive(self, effect: str = "auto") -> Predictive:
         """Copies: w given y, then a normal cut to the bracket given w."""
         return BracketedPredictive(self, effect)

@@ -108,6 +108,11 @@ class CountFit(Fit):
         )
         return note + (f" Its offset is `{self.offset}`." if self.offset else "")
 
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The offset, where there is one."""
+        return () if self.offset is None else (self.offset,)
+
     def predictive(self, effect: str = "auto") -> CountPredictive:
         """How a copy is drawn from this fit."""
         return CountPredictive(self, effect)

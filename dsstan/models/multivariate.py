@@ -106,6 +106,11 @@ class MultivariateFit(Fit):
             f"column `{self.groups.column}`; the spatial effects of the groups are correlated."
         )
 
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The column of the groups."""
+        return (self.groups.column,)
+
     def predictive(self, effect: str = "auto") -> GroupPredictive:
         """How a copy is drawn from this fit."""
         return GroupPredictive(self, effect)
