@@ -130,6 +130,24 @@ def test_brackets_keep_the_count_of_dear_homes_and_cost_what_is_said(printed, sa
     assert left == sorted(left, reverse=True)
 
 
+def test_a_chain_keeps_the_effect_of_age_that_copies_apart_lose(printed, san_francisco):
+    out = printed("10_age_then_price.py")
+    interval = rf"{NUMBER} \({NUMBER}, {NUMBER}\)"
+    table, chain, apart = (
+        _numbers(rf"{name} +\+?{interval.replace(NUMBER, '[+]?' + NUMBER)}", out)
+        for name in ("table", "chain", "apart")
+    )
+    assert chain[1] < table[0] < chain[2]
+    assert apart[0] < chain[0]
+    shares = {
+        name: _numbers(rf"{name} +age +{NUMBER}% +price +{NUMBER}% +both +{NUMBER}%", out)
+        for name in ("flagged", "unflagged")
+    }
+    for age, price, both in shares.values():
+        assert both <= min(age, price)
+    assert shares["flagged"][0] < shares["unflagged"][0]
+
+
 def test_more_is_borrowed_the_closer_the_groups_go_together(printed, san_francisco):
     out = printed("11_bedrooms.py")
     sds = [_numbers(rf"correlation {rho}: mean sd of w {NUMBER}", out)[0] for rho in RHOS]
