@@ -32,6 +32,7 @@ parity: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python tests/benchmarks/run.py
+	$(BIN)/python tests/benchmarks/models.py
 
 trust: $(VENV)/.test
 	$(BIN)/python tests/faults.py

@@ -82,8 +82,13 @@ def test_every_teaching_example_is_a_page_with_its_outputs(built):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_page_is_wider_than_the_window(built, browser, width):  # noqa: F811
+    # What fits a phone fits a desktop, whose sidebars leave the text a fixed width: there one page
+    # of each folder will do.
+    pages = sorted(built.rglob("*.html"))
+    if width > min(WIDTHS):
+        pages = list({path.parent: path for path in pages}.values())
     wide = []
-    for path in sorted(built.rglob("*.html")):
+    for path in pages:
         show(browser, path, width)
         sizes = browser.execute_script(
             "const e = document.documentElement; return [e.scrollWidth, e.clientWidth]"

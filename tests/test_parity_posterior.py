@@ -7,6 +7,7 @@ all of them together raise a false alarm once in 100,000.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -128,7 +129,11 @@ def test_the_count_of_quantities_is_that_of_the_goldens() -> None:
     assert sum(len(theirs(name).estimates) for name in POSTERIORS) == COMPARED
 
 
-@pytest.mark.parametrize("topic", SYSTEMS)
+LIVE = [t for t in SYSTEMS if os.environ.get("DSSTAN_NIGHTLY") == "1" or t != "posterior_jags"]
+"""Systems that are run again: JAGS, which takes minutes, in the nightly run only."""
+
+
+@pytest.mark.parametrize("topic", LIVE)
 def test_a_short_live_run_of_r_agrees_with_the_golden(
     topic: str, rscript: str, tmp_path: Path
 ) -> None:
