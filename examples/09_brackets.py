@@ -97,7 +97,7 @@ shown = pd.DataFrame(
 print(f"its copies without brackets are a million or more in {100 * share[home]:.0f}%")
 (
     ggplot(shown, aes("price"))
-    + geom_histogram(binwidth=0.05, boundary=1.0, closed="left", fill="#4477aa")
+    + geom_histogram(breaks=[k / 20 for k in range(8, 41)], closed="left", fill="#4477aa")
     + geom_vline(xintercept=1.0, linetype="dashed")
     + facet_wrap("copies", ncol=1)
     + labs(x="synthetic price, million dollars", y="copies")
