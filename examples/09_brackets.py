@@ -87,16 +87,17 @@ print(f"with brackets: {100 * (bracketed.values[:, above] >= MILLION).mean():.0f
 # %%
 share = (plain.values >= MILLION).mean(axis=0)
 home = int(np.argmin(np.where(above, share, np.inf)))
+kinds = pd.CategoricalDtype(["without brackets", "with brackets"], ordered=True)
 shown = pd.DataFrame(
     {
         "price": np.concatenate([plain.values[:, home], bracketed.values[:, home]]) / MILLION,
-        "copies": np.repeat(["without brackets", "with brackets"], COPIES),
+        "copies": pd.Series(np.repeat(list(kinds.categories), COPIES), dtype=kinds),
     }
 )
 print(f"its copies without brackets are a million or more in {100 * share[home]:.0f}%")
 (
     ggplot(shown, aes("price"))
-    + geom_histogram(binwidth=0.05, boundary=1.0, fill="#4477aa")
+    + geom_histogram(breaks=[k / 20 for k in range(8, 41)], closed="left", fill="#4477aa")
     + geom_vline(xintercept=1.0, linetype="dashed")
     + facet_wrap("copies", ncol=1)
     + labs(x="synthetic price, million dollars", y="copies")

@@ -124,10 +124,12 @@ def test_brackets_keep_the_count_of_dear_homes_and_cost_what_is_said(printed, sa
     ):
         before, after = _numbers(rf"{pattern}: {NUMBER} to {NUMBER}", out)
         assert sign * (after - before) > 0.25 * before
-    rows = [_row(out, name) for name in ("2", "3", "9")]
-    near, left = ([row[k] for row in rows] for k in (2, 4))
-    assert near == sorted(near)
-    assert left == sorted(left, reverse=True)
+    rows = [
+        _numbers(rf"(?m)^ *{n} +\d+ +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}$", out)
+        for n in (2, 3, 9)
+    ]
+    assert all(near > bare and left < others for bare, near, others, left in rows)
+    assert [row[1] for row in rows] == sorted(row[1] for row in rows)
 
 
 def test_a_chain_keeps_the_effect_of_age(printed, san_francisco):
