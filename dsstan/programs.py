@@ -70,7 +70,7 @@ class Program:
         return digest.hexdigest()
 
 
-PROGRAMS = ("unrestricted", "restricted", "surface")
+PROGRAMS = ("unrestricted", "restricted", "surface", "adaptive")
 """Programs that a fit may run."""
 
 REFERENCE_PROGRAMS = ("reference/hier", "reference/restrict", "reference/cholesky")

@@ -33,6 +33,7 @@ COUNTS = {
     "regression": 21,
     "diagnostics": 31,
     "truncated": 18,
+    "adaptive": 36,
     SAN_FRANCISCO: 25,
 }
 """Quantities of each topic, so that none is lost unseen."""
