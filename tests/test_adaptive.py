@@ -12,7 +12,7 @@ from scipy import special, stats
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
-from conftest import scalars
+from conftest import scalars, small_table
 from dsstan.attacker import attack, copy_law
 from dsstan.datasets import load_simulated
 from dsstan.engines import SamplerSettings, get_engine

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from dsstan.engines.base import jsonable
+from dsstan.models.adaptive import AdaptiveRule
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem, prepare
 from dsstan.stan_data import natural_data
@@ -37,6 +38,7 @@ ALONE = np.array([[0.95, 0.05], [0.93, 0.62]])
 M = 0.2
 """A record is flagged where its nearest neighbour is at least this far."""
 NODES = (24, 40)
+ADAPTIVE_NODES = 28
 DECIMALS = 10
 """Of every number in the files: rounding of this size hides which LAPACK wrote the surface."""
 
@@ -88,6 +90,14 @@ def all_data() -> dict[str, dict[str, Any]]:
         "unrestricted": natural_data(problem, ones, "none", None, priors, made),
         "restricted": natural_data(problem, A, "paper", PHI, priors, made, draw_latent=True),
         "surface": {**made.stan_data(), **priors.stan_data()},
+        "adaptive": {
+            **natural_data(problem, ones, "paper", None, priors, made),
+            **AdaptiveRule().stan_data("exponential"),
+            "nearest": neighbour_distances(problem),
+            "protection": 1,
+            "H": ADAPTIVE_NODES,
+            "H_above": ADAPTIVE_NODES,
+        },
         "reference/hier": {**by_site, **bounds},
         "reference/restrict": {**by_site, "A": A, "phi": PHI},
         "reference/cholesky": {
