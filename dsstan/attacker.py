@@ -33,6 +33,7 @@ from dsstan.fit import Fit
 from dsstan.latent import (
     LatentModel,
     Parameters,
+    latent_models,
     parameters_at,
     require_complete,
     require_gaussian,
@@ -118,9 +119,9 @@ class _Source:
     """The terms of any draw of a fit, by the eigenbasis where it applies."""
 
     def __init__(self, fit: Fit, effect: str) -> None:
-        self.carried, self.effect = carried_effect(fit, effect)
+        self.fit, self.effect = fit, carried_effect(fit, effect)[1]
         self.fast = HeldBasis(fit) if applies(fit, self.effect) else None
-        self.model = None if self.fast else LatentModel(fit)
+        self.models = None if self.fast else latent_models(fit)
 
     def terms(self, points: Sequence[Parameters]) -> Iterator[Terms]:
         """Information, exposure and score of every record at each of some draws."""
@@ -132,8 +133,9 @@ class _Source:
 
     def _densely(self, p: Parameters) -> Terms:
         """The terms at one draw, in O(N^3)."""
-        assert self.model is not None
-        law = copy_law(self.model, p, self.carried)
+        assert self.models is not None
+        carried, _ = carried_effect(self.fit.at(p), self.effect)
+        law = copy_law(self.models(p), p, carried)
         root = np.linalg.cholesky(law.Vs)
         z = solve_triangular(root, law.H, lower=True, check_finite=False)
         return Terms(np.einsum("ij,ij->j", z, z), np.diag(law.H).copy(), law.score)

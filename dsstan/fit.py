@@ -29,6 +29,7 @@ from dsstan.surface import build_surface
 from dsstan.weights import Weights
 
 if TYPE_CHECKING:
+    from dsstan.latent import Parameters
     from dsstan.predictive import Predictive
 
 __all__ = ["NATURAL_LIMIT", "PROTECTIONS", "Fit", "fit"]
@@ -114,6 +115,9 @@ class Fit:
     outcome: ClassVar[str] = "Gaussian"
     """Law of the response given the spatial effect, as the metadata name it."""
 
+    smoothing_moves: ClassVar[bool] = False
+    """Whether A changes from draw to draw; :meth:`at` then gives the fit with A of a draw."""
+
     @property
     def flagged(self) -> NDArray[np.bool_]:
         """Flagged records, shape (N,); none in an unrestricted fit."""
@@ -153,6 +157,10 @@ class Fit:
     def other_columns(self) -> tuple[str, ...]:
         """Columns beside the formula's that copies are drawn with, as an offset or groups."""
         return ()
+
+    def at(self, p: Parameters) -> Fit:
+        """The fit whose A is that of one draw; this one, where A does not change."""
+        return self
 
     def predictive(self, effect: str = "auto") -> Predictive:
         """How a copy is drawn from this fit; see :func:`dsstan.synthesise` for the effects."""

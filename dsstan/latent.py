@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,11 @@ class LatentModel:
 
     def __init__(self, fit: Fit) -> None:
         require_gaussian(fit)
+        if fit.smoothing_moves:
+            raise InputError(
+                "A of this fit changes from draw to draw, which this does not reckon with: "
+                "disclosure() measures its copies and attack() its release"
+            )
         self.fit = fit
         problem = fit.problem
         self.rows = fit.informing
@@ -162,6 +168,14 @@ class LatentModel:
         return np.asarray(K - KA @ self._solve(M, p, KA.T))
 
 
+def latent_models(fit: Fit) -> Callable[[Parameters], LatentModel]:
+    """The law of w given y for any draw: one for all, or where A changes one a draw."""
+    if fit.smoothing_moves:
+        return lambda p: LatentModel(fit.at(p))
+    model = LatentModel(fit)
+    return lambda p: model
+
+
 def spread_draws(fit: Fit, count: int) -> NDArray[np.intp]:
     """Positions (chain, iteration) of draws spread evenly over all chains, none twice.
 
@@ -196,13 +210,13 @@ def latent_draws(fit: Fit, *, draws: int = 200, seed: int = 0) -> Floats:
     seed
         One child stream a draw is spawned from it.
     """
-    model = LatentModel(fit)
+    models = latent_models(fit)
     out = np.empty((draws, fit.problem.n_records))
     children = stream(root_seed(seed), LATENT).spawn(draws)
     with threadpool_limits(limits=1, user_api="blas"):
         for i, (chain, iteration) in enumerate(spread_draws(fit, draws)):
             p = parameters_at(fit, int(chain), int(iteration))
-            out[i] = model.draw(p, np.random.default_rng(children[i]))
+            out[i] = models(p).draw(p, np.random.default_rng(children[i]))
     return out
 
 
@@ -262,7 +276,7 @@ def surface_on_grid(
         If ``places`` are not finite pairs of numbers or points.
     """
     where = grid(fit, cells=cells) if places is None else planar(places, fit.problem)
-    model = LatentModel(fit)
+    models = latent_models(fit)
     total = np.zeros(len(where))
     picks = spread_draws(fit, min(draws, fit.n_draws))
     with (
@@ -270,7 +284,8 @@ def surface_on_grid(
         progress_bar("prediction surface", progress) as advance,
     ):
         for i, (chain, iteration) in enumerate(picks):
-            total += model.mean(parameters_at(fit, int(chain), int(iteration)), where)
+            p = parameters_at(fit, int(chain), int(iteration))
+            total += models(p).mean(p, where)
             advance((i + 1) / len(picks))
     found = pd.DataFrame({"x": where[:, 0], "y": where[:, 1], "w": total / len(picks)})
     return as_cells(found, fit.problem, _cell_size(fit, cells) if places is None else None)

@@ -74,6 +74,7 @@ PROGRAMS = (
     "unrestricted",
     "restricted",
     "surface",
+    "adaptive",
     "bracketed",
     "multivariate",
     "poisson",

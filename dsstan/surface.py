@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -390,13 +390,24 @@ def _surface(
             m = smoothed(float(phi))
             exact = node_statistics(m, rotation.Z, check_r)
             for s, ratio in zip(exact, check_r, strict=True):
-                error = max(error, _error_at(surface, s, float(phi), float(ratio)))
+                error = max(error, error_at(surface, s, float(phi), float(ratio)))
             if advance is not None:
                 advance((g + i + 1) / total)
     return Surface(coefficients, (g, h), phi_bounds, r_bounds, rotation, len(y), error)
 
 
-def _error_at(surface: Surface, exact: Floats, phi: float, r: float) -> float:
+class Interpolant(Protocol):
+    """What an interpolated surface offers."""
+
+    @property
+    def n(self) -> int:
+        """Number of informing records."""
+
+    def at(self, phi: float, r: float) -> Floats:
+        """Interpolated scaled statistics at (phi, r)."""
+
+
+def error_at(surface: Interpolant, exact: Floats, phi: float, r: float) -> float:
     """Error of the log density at one point, at its best beta and sigma_sq."""
     s = _matrix_of(exact)
     u = np.asarray(-np.linalg.solve(s[:-1, :-1], s[:-1, -1]), dtype=np.float64)

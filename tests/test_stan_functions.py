@@ -13,6 +13,9 @@ from scipy.spatial.distance import cdist
 from dsstan import surface as py
 from dsstan._resources import stan_folder
 from dsstan.correlation import CORRELATIONS, correlation
+from dsstan.correlation import CORRELATIONS
+from dsstan.models._adaptive_rules import AdaptiveRule
+from dsstan.models._adaptive_surface import Setting, build_adaptive_surface
 
 stanli = pytest.importorskip("stanli")
 
@@ -21,6 +24,7 @@ INCLUDES = (
     "covariance",
     "chebyshev",
     "surface",
+    "adaptive",
     "priors",
     "latent",
     "brackets",
@@ -196,6 +200,68 @@ def test_the_surface_built_in_stan_is_the_one_built_by_lapack(places, rng, prote
         **common,
     )
     assert worse == pytest.approx(0.5, abs=1e-3)
+
+
+def test_interpolation_error_is_the_difference_of_two_log_densities(rng):
+    z = rng.normal(size=(9, 3))
+    exact = np.array([3.0, *(z.T @ z)[np.tril_indices(3)]])
+    near = exact.copy()
+    near[0] += 0.25  # of log|C|, which counts by half
+    got = call("interpolation_error", near=near, exact=exact, n=9, r=0.4)
+    assert got == pytest.approx(0.125, rel=CLOSE)
+
+
+@pytest.mark.parametrize("rule", [AdaptiveRule(), AdaptiveRule("step", gamma=4.0)])
+@pytest.mark.parametrize("kind", [1, 2, 3])
+def test_the_adaptive_surface_in_stan_is_the_one_built_by_lapack(places, rng, rule, kind):
+    name, nearest = CORRELATIONS[kind - 1], np.sort(cdist(places, places), axis=1)[:, 1]
+    given = rule.stan_data(name)
+    of = {
+        "rule": given["rule"],
+        "par": [given[k] for k in ("kink", "reach", "width", "kept")],
+        "kind": kind,
+    }
+    A = call("adaptive_diagonal", nearest=nearest, phi=3.0, r=0.2, **of)
+    np.testing.assert_allclose(A, rule.diagonal(nearest, 3.0, 0.2, name), rtol=CLOSE)
+    assert call("adaptive_diagonal", nearest=0 * nearest, phi=3.0, r=0.2, **of)[0] == 1
+    d = cdist(places, places)
+    X, y = np.column_stack([np.ones(12), rng.normal(size=12)]), rng.normal(size=12)
+    setting = Setting(d, nearest, rule, "preserving", name)
+    ours = build_adaptive_surface(
+        setting, X, y, phi_bounds=(2.0, 9.0), r_bounds=(1e-4, 1e4), nodes=(12, 28), tolerance=1.0
+    )
+    z = ours.rotation.Z
+    of |= {"d": d, "nearest": nearest, "protection": 2, "z": z}
+    r = np.array([0.01, 0.7])
+    np.testing.assert_allclose(
+        call("adaptive_statistics", phi=3.0, r=r, **of), setting.statistics(z, 3.0, r), atol=CLOSE
+    )
+    sides = []
+    for panel in (ours.below, ours.above):
+        made = call(
+            "adaptive_coefficients",
+            **of,
+            g_nodes=12,
+            h_nodes=panel.nodes[1],
+            phi_range=[2.0, 9.0],
+            r_range=list(panel.r_bounds),
+        )
+        np.testing.assert_allclose(made, panel.coefficients, atol=1e-7)
+        sides.append(made)
+    for ratio in (0.02, 1.0, 30.0):
+        at = call(
+            "adaptive_at",
+            below=sides[0],
+            above=sides[1],
+            h_below=ours.below.nodes[1],
+            h_above=ours.above.nodes[1],
+            phi=5.0,
+            r=ratio,
+            phi_range=[2.0, 9.0],
+            r_below=list(ours.below.r_bounds),
+            r_above=list(ours.above.r_bounds),
+        )
+        np.testing.assert_allclose(at, ours.at(5.0, ratio), rtol=1e-7, atol=1e-7)
 
 
 def test_variance_priors():

@@ -161,9 +161,29 @@ def test_more_is_borrowed_the_closer_the_groups_go_together(printed, san_francis
     assert every < own
 
 
+def test_adaptive_weights_smooth_everybody_and_inflate_the_nugget(printed):
+    out = printed("08_adaptive.py")
+    kept = {name: _row_of_two(out, name) for name in ("ratio", "step", "two-stage")}
+    assert kept["two-stage"] == [1.0, 0.0]
+    others, alone = kept["ratio"]
+    assert alone < others < 0.9
+    # The step's M moves away from those it would smooth.
+    assert kept["step"][1] > 0.2
+    nugget = {
+        name: _numbers(rf"^ *{re.escape(name)} .*\) +{NUMBER} \(", out)[0]
+        for name in ("unrestricted", "ratio", "alpha 0.2")
+    }
+    assert 2.0 * nugget["unrestricted"] < nugget["ratio"] < nugget["alpha 0.2"]
+
+
+def _row_of_two(text: str, name: str) -> list[float]:
+    """A row of the table of shares kept: others, alone."""
+    return _numbers(rf"^{re.escape(name)} +{NUMBER} +{NUMBER}$", text)
+
+
 def _numbers(pattern: str, text: str) -> list[float]:
     """All numbers that the pattern captures, over all its matches."""
-    found = re.findall(pattern, text)
+    found = re.findall(pattern, text, flags=re.MULTILINE)
     assert found, f"nothing printed matches {pattern!r}"
     return [float(v) for match in found for v in ([match] if isinstance(match, str) else match)]
 

@@ -216,6 +216,8 @@ def _rule(fit: Fit, unit: str) -> str:
         return "none: the fit is unrestricted"
     if weights.rule == "own":
         return "own weights" + (f", column {weights.column}" if weights.column else "")
+    if weights.rule in ("continuous", "adaptive"):
+        return f"{weights.rule} weights, which grow with the distance to the neighbour"
     which = "nearest neighbour" if weights.neighbour == 1 else f"neighbour no. {weights.neighbour}"
     site = " at another place" if weights.by_site else ""
     site += " of its group" if weights.within_group else ""

@@ -26,6 +26,7 @@ from dsstan.models._count_runs import Task
 from dsstan.models._outcomes import OUTCOMES
 from dsstan.models._truncated import bracketed_data
 from dsstan.models.brackets import find_brackets
+from dsstan.models.adaptive import AdaptiveRule
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem, prepare
 from dsstan.stan_data import natural_data
@@ -47,6 +48,7 @@ CUTS = (1.5, 2.5)
 GROUP_SCALE = (2.0, 1.0)
 """Sd of a group's coefficients about the common ones, where a program has groups."""
 NODES = (24, 40)
+ADAPTIVE_NODES = 28
 DECIMALS = 10
 """Of every number in the files: rounding of this size hides which LAPACK wrote the surface."""
 
@@ -130,6 +132,14 @@ def all_data() -> dict[str, dict[str, Any]]:
             "draw_latent": 1,
         },
         **{law.program: counts(name) for name, law in OUTCOMES.items()},
+        "adaptive": {
+            **natural_data(problem, ones, "paper", None, priors, made),
+            **AdaptiveRule().stan_data("exponential"),
+            "nearest": neighbour_distances(problem),
+            "protection": 1,
+            "H": ADAPTIVE_NODES,
+            "H_above": ADAPTIVE_NODES,
+        },
         "reference/hier": {**by_site, **bounds},
         "reference/restrict": {**by_site, "A": A, "phi": PHI},
         "reference/cholesky": {

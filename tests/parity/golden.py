@@ -36,6 +36,7 @@ COUNTS = {
     "bracketed": 20,
     "multivariate": 12,
     "counts": 54,
+    "adaptive": 36,
     SAN_FRANCISCO: 25,
 }
 """Quantities of each topic, so that none is lost unseen."""
