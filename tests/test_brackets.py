@@ -347,6 +347,7 @@ def test_arguments_that_contradict_each_other_are_refused(small, cuts, plain, fr
         (dict(cov_model="cubic"), "cov_model must be"),
         (dict(weights=weights, start=free), "fit of fit_bracketed"),
         (dict(weights=weights), "holds phi"),
+        (dict(start=plain), "give weights as well"),
         (dict(gamma=1.0), "restricted fit"),
         (dict(gamma=1.0, likelihood="truncated"), "restricted fit"),
         (dict(phi=-1.0, likelihood="truncated"), "phi must be positive"),
@@ -361,7 +362,9 @@ def test_arguments_that_contradict_each_other_are_refused(small, cuts, plain, fr
         fit_bracketed(small, cuts[:1], weights=weights, start=plain)
 
 
-def test_a_truncated_fit_holds_the_phi_of_its_start_and_goes_the_common_way(small, cuts, plain):
+def test_a_truncated_fit_holds_the_phi_of_its_start_and_goes_the_common_way(
+    small, cuts, plain, tmp_path
+):
     sampler = {**QUICK, "warmup": 150, "samples": 150}
     fit = fit_bracketed(small, cuts, likelihood="truncated", start=plain, seed=2, **sampler)
     assert fit.phi_held == np.median(plain.draws["phi"])
@@ -373,6 +376,9 @@ def test_a_truncated_fit_holds_the_phi_of_its_start_and_goes_the_common_way(smal
     shares = ds.disclosure(release).summary
     assert shares["share"].between(0, 1).all()
     assert len(bracket_cost(release)) == 4
+    folder = release.write(tmp_path / "release")
+    held = json.loads((folder / "confidential" / "settings.json").read_text(encoding="utf-8"))
+    assert held["fits"]["unrestricted"]["likelihood"] == "truncated"
 
 
 def test_a_release_says_its_brackets_and_reads_back(released, tmp_path, cuts):

@@ -296,6 +296,8 @@ def _check_start(
     same = other.low.shape == kept.low.shape and other.closed == kept.closed
     if not (same and np.array_equal(other.low, kept.low) and np.array_equal(other.high, kept.high)):
         raise InputError("start has other brackets: give both fits the same")
+    if weights is None and likelihood == "plain":
+        raise InputError("start belongs to a restricted fit: give weights as well")
     if weights is not None and start.likelihood != likelihood:
         raise InputError(
             f'start has the likelihood "{start.likelihood}": give both fits the same one'
