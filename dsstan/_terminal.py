@@ -52,7 +52,7 @@ def show_short(release: Synthesis, found: Assessment | Disclosure, kept: Utility
         table.add_row(label, *cells)
     out.print(table)
     if not isinstance(found, Assessment):
-        say("The attacker was not reckoned: it takes a Gaussian response without gaps")
+        say("The attacker was not reckoned: it takes one Gaussian response without gaps")
     elif found.risen.size:
         say(f"{found.risen_remarks()[0].split(':')[0]}, in summary.json")
     if not isinstance(found, Assessment):
@@ -70,7 +70,7 @@ def show_short(release: Synthesis, found: Assessment | Disclosure, kept: Utility
 
 def show_verdict(release: Synthesis) -> None:
     """Whether the fits may reach a release, and which conditions were not met."""
-    names = ", ".join(dict.fromkeys(str(c["condition"]) for c in conditions(release)))
+    names = ", ".join(dict.fromkeys(str(c["condition"]) for c in conditions(release, alone=True)))
     passed = all(f.verdict.passed for f in release.fits.values())
     told = "passed, with warnings" if names else "passed"
     said = told if passed else "FAILED, and accepted by whoever ran this"

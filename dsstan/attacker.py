@@ -37,6 +37,7 @@ from dsstan.latent import (
     parameters_at,
     require_complete,
     require_gaussian,
+    require_one_column,
 )
 from dsstan.leave_one_out import (
     DRAWS,
@@ -362,6 +363,8 @@ def planned_release(
     fit = release.fit if isinstance(release, Synthesis) else release
     require_gaussian(fit)
     require_complete(fit.problem)
+    if isinstance(release, Synthesis):
+        require_one_column(release)
     planned = copies
     if isinstance(release, Synthesis):
         effect, planned = release.effect, release.copies if copies is None else copies

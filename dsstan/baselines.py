@@ -31,7 +31,7 @@ from dsstan.errors import InputError
 from dsstan.fit import Fit, fit
 from dsstan.formula import ParsedFormula, build_design, parse
 from dsstan.identification import grid_cells, merged, tolerances
-from dsstan.latent import LatentModel, grid, parameters_at, spread_draws
+from dsstan.latent import LatentModel, grid, parameters_at, require_complete, spread_draws
 from dsstan.leave_one_out import leave_one_out_precision, projection
 from dsstan.overlap import interval_overlap
 from dsstan.problem import Problem, prepare
@@ -111,6 +111,7 @@ def suppress(
     settings
         Further arguments of :func:`dsstan.fit`, such as ``engine``.
     """
+    require_complete(free.problem)
     problem, flagged = free.problem, np.asarray(flagged, dtype=bool)
     if flagged.shape != (problem.n_records,):
         raise InputError(f"flagged needs one value a record, shape ({problem.n_records},)")
@@ -134,6 +135,7 @@ def suppress(
 
 def smooth(problem: Problem, bandwidth: float) -> Protected:
     """Kernel smoothing: sum_k W_ik y_k on the modelled scale (Zhou et al. 2010)."""
+    require_complete(problem)
     W = kernel(problem.sites, bandwidth)
     table = problem.with_response(problem.transform.inverse(W @ problem.y))
     return _whole(problem, f"smoothed {bandwidth:.3g}", table, revealed=np.diag(W) > 0)
@@ -166,6 +168,7 @@ def aggregate(
     InputError
         If an argument is impossible, or no area has enough records.
     """
+    require_complete(problem)
     if int(minimum) != minimum or minimum < 1:
         raise InputError("minimum must be a whole number of at least 1")
     if small not in ("suppress", "merge"):
@@ -191,6 +194,7 @@ def aggregate(
 
 def displace(problem: Problem, radius: float, *, seed: int | None = None) -> Protected:
     """Places moved uniformly in a disc, each record by itself; y is published as it is."""
+    require_complete(problem)
     rng, n = np.random.default_rng(root_seed(seed)), problem.n_records
     angle, away = rng.uniform(0.0, 2.0 * np.pi, n), np.sqrt(rng.uniform(size=n))
     step = _positive(radius, "radius") * away[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)

@@ -20,7 +20,6 @@ from dsstan.disclosure import RELATIVE, within
 from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.formula import Design, ParsedFormula
-from dsstan.predictive import Predictive
 from dsstan.problem import Problem
 from dsstan.seeds import root_seed, seed_bits
 from dsstan.synthesis import Synthesis, check_release, draw_copies, find_digits
@@ -123,22 +122,30 @@ def synthesise_given(
     check_columns(made, fit.other_columns, len(steps) + 1)
     for number, step in enumerate(steps, 1):
         check_columns([fit.problem.response], step.fit.other_columns, number)
+    for one in (*(step.fit for step in steps), fit):
+        column = None if one.weights is None else one.weights.column
+        if column in (*made, fit.problem.response):
+            raise InputError(
+                f"column {column!r} holds the weights of a step, so it is withheld, and can't be "
+                "synthetic too: give the weights as numbers, own_weights(problem, values)"
+            )
     copies = given.copies
     check_release(fit, copies, effect, workers, accept_failed, accept_few_draws, strict, rounding)
     problem, root = fit.problem, root_seed(seed)
     law = fit.predictive(effect)
     digits = find_digits(problem) if rounding == "auto" else None
 
-    def laws(number: int) -> Predictive:
-        return law.with_design(problem.design.X_of(given.table(number)))
-
     uses = set(problem.design.formula.columns) & {step.problem.response for step in steps}
+    # Made before the threads begin: formulaic's warnings are caught by a filter that all share.
+    laws = [
+        law.with_design(problem.design.X_of(given.table(k))) if uses else law for k in range(copies)
+    ]
     values, picks, moved = draw_copies(
         law,
         copies,
         root=root,
         digits=digits,
-        laws=laws if uses else None,
+        laws=laws.__getitem__,
         workers=workers,
         progress=progress,
     )
@@ -190,6 +197,11 @@ def check_chain(before: list[Problem], last: Problem) -> None:
                 f"step {number} of the chain was prepared from another table: prepare all steps "
                 "from the same one"
             )
+        if {problem.response, last.response} & {*problem.coord_names, *last.coord_names}:
+            raise InputError(
+                "a synthetic column can't be a coordinate of another step: coordinates are "
+                "released as they are"
+            )
         if problem.n_missing or last.n_missing:
             raise InputError(
                 "a response that is missing in some records can't be part of a chain: leave those "
@@ -226,7 +238,7 @@ def check_columns(made: list[str], others: tuple[str, ...], number: int) -> None
 
 def _check_kinds(formula: ParsedFormula, made: list[str]) -> None:
     """A synthetic column is a number: its copies may lack a level, or have a new one."""
-    named = [name for name in made if name in formula.categories]
+    named = [name for name in made if name in formula.coded]
     if named:
         raise InputError(
             f"the formula {formula.text!r} takes the synthetic column {named[0]!r} as a category; "

@@ -216,15 +216,17 @@ def short_seed(bits: int) -> Check:
     )
 
 
-def conditions(release: Synthesis) -> list[dict[str, Any]]:
-    """Every condition that a release did not meet, as plain values.
+def conditions(release: Synthesis, *, alone: bool = False) -> list[dict[str, Any]]:
+    """Every condition that a release did not meet, as plain values; of all columns of a chain, or
+    with ``alone`` of the last one only.
 
     One entry each: ``condition``, ``severity``, ``fit``, and name, where, value, limit and
     advice of the :class:`Check`. A value that is not finite is None.
     """
     found: list[tuple[str, Check]] = []
-    for number, step in enumerate(release.steps, 1):
-        of = "" if len(release.steps) == 1 else f"step {number}, "
+    steps = (release,) if alone else release.steps
+    for number, step in enumerate(steps, 1):
+        of = "" if len(steps) == 1 else f"step {number}, "
         found += [
             (of + fit.kind, check)
             for fit in step.fits.values()

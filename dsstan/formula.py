@@ -99,6 +99,8 @@ class ParsedFormula:
         Columns that the right side uses, in order of appearance.
     categories
         Those of them that it uses inside ``C()`` only.
+    coded
+        Those that it uses inside ``C()`` anywhere.
     """
 
     text: str
@@ -107,6 +109,7 @@ class ParsedFormula:
     rhs: str
     columns: tuple[str, ...]
     categories: tuple[str, ...]
+    coded: tuple[str, ...]
     _terms: Any = field(repr=False, compare=False)
 
 
@@ -220,11 +223,14 @@ def parse(formula: str) -> ParsedFormula:
             "at a time."
         )
     response, transform = _left_side(left[0].factors[0], text)
+    coded: dict[str, None] = {}
     columns: dict[str, bool] = {}  # each with whether it is used inside C() only
     for term in right:
         for factor in term.factors:
             category = factor.expr.startswith("C(")
             for column in columns_of(factor, text):
+                if category:
+                    coded.setdefault(column)
                 columns[column] = columns.get(column, True) and category
     if response in columns:
         raise FormulaError(
@@ -234,7 +240,9 @@ def parse(formula: str) -> ParsedFormula:
     names = [":".join(map(_written, term.factors)) for term in right]
     rhs = " + ".join(names if "1" in names else ["0", *names])
     categories = tuple(column for column, category in columns.items() if category)
-    return ParsedFormula(text, response, transform, rhs, tuple(columns), categories, right)
+    return ParsedFormula(
+        text, response, transform, rhs, tuple(columns), categories, tuple(coded), right
+    )
 
 
 def _written(factor: Any) -> str:

@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 from dsstan.disclosure import RELATIVE, sides
 from dsstan.errors import InputError
 from dsstan.fit import Fit
-from dsstan.latent import require_complete
+from dsstan.latent import require_one_column
 from dsstan.problem import Problem
 from dsstan.synthesis import Synthesis
 
@@ -206,7 +206,7 @@ def identification(
     """
     begin = time.perf_counter()
     problem = release.problem
-    require_complete(problem)
+    require_one_column(release)
     truth = problem.original()
     tolerance = tolerances(truth, relative, absolute)
     columns = _keys(problem, keys)

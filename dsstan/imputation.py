@@ -58,11 +58,12 @@ class CompletedSynthesis(Synthesis):
         return self._as_many(fit, imputations=len(self.parts))
 
 
-def complete(start: Fit, imputations: int, *, seed: int, effect: str = "auto") -> list[Problem]:
+def complete(start: Fit, imputations: int, *, seed: int) -> list[Problem]:
     """The table with its gaps drawn, M times.
 
-    The gaps are drawn as the copies are, by the law of the same fit: what they carry of a
-    flagged record is no more than a copy does.
+    The gaps are drawn by the law of the same fit from which the copies come, so what they carry of
+    a flagged record is no more than a copy does. They carry w, whatever the copies do: a gap has
+    no truth to be smoothed away, and A w would make the imputations vary too little.
 
     Parameters
     ----------
@@ -72,15 +73,13 @@ def complete(start: Fit, imputations: int, *, seed: int, effect: str = "auto") -
         M.
     seed
         Root seed, one spawned child an imputation.
-    effect
-        See :func:`dsstan.synthesise`.
 
     Returns
     -------
     list of Problem
         Confidential.
     """
-    problem, law = start.problem, start.predictive(effect)
+    problem, law = start.problem, start.predictive("w")
     digits, gaps = find_digits(problem), ~problem.observed
     truth = problem.original()
     found = []
@@ -162,7 +161,7 @@ def synthesise_completed(
     law = start.predictive(effect)
     digits = find_digits(start.problem) if rounding == "auto" else None
     parts = []
-    for number, problem in enumerate(complete(start, count, seed=root, effect=effect)):
+    for number, problem in enumerate(complete(start, count, seed=root)):
         fit_seed, copy_seed = map(
             seed_of, stream(root, IMPUTATION, b"completed " + str(number).encode()).spawn(2)
         )

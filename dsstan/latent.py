@@ -24,6 +24,7 @@ from dsstan.surface import smoothed_correlation
 if TYPE_CHECKING:
     from dsstan.fit import Fit
     from dsstan.problem import Problem
+    from dsstan.synthesis import Synthesis
 
 Floats = NDArray[np.float64]
 
@@ -87,6 +88,22 @@ def require_complete(problem: Problem) -> None:
         raise InputError(
             f"this needs the response of every record and {problem.n_missing} have none: "
             "disclosure() and utility() take those that have one"
+        )
+
+
+def require_one_column(release: Synthesis) -> None:
+    """Refuse a release of several synthetic columns, and gaps in the response.
+
+    Raises
+    ------
+    InputError
+        If there are: the measure takes each record's covariates and its truth as they are.
+    """
+    require_complete(release.problem)
+    if len(release.steps) > 1:
+        raise InputError(
+            "this takes the covariates as they were collected, and the release has several "
+            "synthetic columns: disclosure(), utility() and pool() know of them"
         )
 
 

@@ -13,7 +13,7 @@ from scipy.linalg import qr
 
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.formula import build_design, parse
-from dsstan.latent import require_complete
+from dsstan.latent import require_one_column
 from dsstan.synthesis import Synthesis
 
 Floats = NDArray[np.float64]
@@ -135,7 +135,7 @@ def pmse(release: Synthesis, formula: str | None = None, *, degree: int = 2) -> 
         With two copies: their one pair makes a poor null.
     """
     problem = release.problem
-    require_complete(problem)
+    require_one_column(release)
     parsed = parse(formula or problem.formula)
     if parsed.response != problem.response:
         raise InputError(

@@ -298,8 +298,7 @@ def pool(
     check_rule(rule)
     if not df > 0 or not 0 < level < 1:
         raise InputError("df must be above 0, and level between 0 and 1")
-    groups, first = _tables(release, original, against)
-    imputation = release.imputation if isinstance(release, Synthesis) else imputation
+    groups, first, nests = _tables(release, original, against)
     if any(len(tables) < 2 for tables in groups.values()):
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
@@ -324,11 +323,12 @@ def pool(
         estimates[source] = np.stack([f[0] for f in found])
         covariances[source] = np.stack([f[1] for f in found])
         variances = np.diagonal(covariances[source], axis1=1, axis2=2)
-        pooled = combine(estimates[source], variances, level=level, imputation=imputation)
+        nest = nests.get(source, imputation)
+        pooled = combine(estimates[source], variances, level=level, imputation=nest)
         assert names is not None
         ends = (pooled.low, pooled.high, pooled.df)
         rows += _rows(source, names, pooled.estimate, pooled.variance, ends, reference)
-    nested = imputation is not None
+    nested = imputation is not None or any(nest is not None for nest in nests.values())
     return PooledAnalysis(pd.DataFrame(rows), label, level, estimates, covariances, nested)
 
 
@@ -336,22 +336,23 @@ def _tables(
     release: Synthesis | Sequence[pd.DataFrame],
     original: pd.DataFrame | None,
     against: Fit | Synthesis | None,
-) -> tuple[dict[str, list[pd.DataFrame]], pd.DataFrame | None]:
-    """Copies by source, and the original where it is known."""
+) -> tuple[dict[str, list[pd.DataFrame]], pd.DataFrame | None, dict[str, ArrayLike | None]]:
+    """Copies by source, the original where it is known, and the imputations by source."""
     if isinstance(release, Synthesis):
         if original is not None:
             raise InputError("the release knows its original table: leave original out")
+        found = sides(release, against)
         groups = {
-            source: [s.table(number) for number in range(s.copies)]
-            for source, s in sides(release, against).items()
+            source: [s.table(number) for number in range(s.copies)] for source, s in found.items()
         }
-        return groups, release.problem.table[release.problem.observed]
+        nests: dict[str, ArrayLike | None] = {k: s.imputation for k, s in found.items()}
+        return groups, release.problem.table[release.problem.observed], nests
     if against is not None:
         raise InputError("against needs a Synthesis; tables carry no fit to compare with")
     tables = list(release)
     if not all(isinstance(table, pd.DataFrame) for table in tables):
         raise InputError("release must be a Synthesis or a list of pandas tables, one a copy")
-    return {"copies": tables}, original
+    return {"copies": tables}, original, {}
 
 
 def _apply(

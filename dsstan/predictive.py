@@ -72,7 +72,8 @@ class Predictive:
     def label(self) -> bytes:
         """What sets these copies apart from others of the same seed."""
         fit = self.fit
-        return f"{fit.kind} {fit.protection} {fit.gamma} {self.effect} ".encode() + fit.A.tobytes()
+        words = f"{fit.problem.formula}\0{fit.kind} {fit.protection} {fit.gamma} {self.effect} "
+        return words.encode(errors="surrogatepass") + fit.A.tobytes()
 
     def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """One copy of the response on its own scale, not yet rounded, shape (N,).

@@ -219,15 +219,29 @@ multiple imputation for missing data and disclosure limitation*, Survey Methodol
 - estimate: q = mean of all
 - b: variance of the {M} means, one an imputation
 - w: mean of the {M} variances within an imputation
-- variance: T = u + (1 + 1/{M}) b - w / {R}, with u the mean of the squared standard errors;
-  where that is not above 0, T = u + (1 + 1/{M}) b
+- variance: T = u + (1 + 1/{M}) b - w / {R}, with u the mean of the squared standard errors
 - interval: q +/- t sqrt(T), Student's t with
-  T^2 / [((1 + 1/{M}) b)^2 / ({M} - 1) + (w / {R})^2 / ({M} ({R} - 1))] degrees of freedom;
-  in the second case ({M} - 1)(1 + u / ((1 + 1/{M}) b))^2
+  T^2 / [((1 + 1/{M}) b)^2 / ({M} - 1) + (w / {R})^2 / ({M} ({R} - 1))] degrees of freedom
+
+Where that T is below u + w / ({M} x {R}) take the latter, with
+{M} ({R} - 1)(1 + {M} x {R} u / w)^2 degrees of freedom, and never fewer degrees of freedom
+than {M} - 1: next to 0 the estimate of T is worth nothing.
 
 In Python, `dsstan.combine(q, u, imputation=release.imputation)` does it, with `release` from
 `dsstan.reading.read_release`.
 """
+
+
+def _order(release: Synthesis) -> list[str]:
+    """Of several synthetic columns, what each was drawn given."""
+    lines, made = [], list[str]()
+    for step in release.steps if len(release.steps) > 1 else ():
+        used = [name for name in made if name in step.problem.design.formula.columns]
+        given = ", ".join(f"`{name}`" for name in used)
+        how = f"given the synthetic values of {given}" if used else "by itself"
+        lines.append(f"`{step.problem.response}` was drawn {how}.")
+        made.append(step.problem.response)
+    return lines
 
 
 def how_to_use(release: Synthesis) -> str:
@@ -243,11 +257,7 @@ def analyst_readme(release: Synthesis, files: list[str]) -> str:
     problem = release.problem
     named = [f"`{name.replace('`', chr(39))}`" for name in synthetic(release)]
     response = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
-    order = (
-        f" Each of {response} was drawn given the synthetic values of those before it."
-        if len(named) > 1
-        else ""
-    )
+    order = "".join(f"\n{line}" for line in _order(release))
     notes = [step.fit.public_note for step in release.steps if step.fit.public_note]
     use = how_to_use(release)
     note = "".join(f"\n{text}\n" for text in notes)

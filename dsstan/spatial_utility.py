@@ -15,7 +15,7 @@ from dsstan.correlation import correlation, decay_bounds
 from dsstan.disclosure import sides
 from dsstan.errors import InputError
 from dsstan.fit import Fit
-from dsstan.latent import require_complete
+from dsstan.latent import require_one_column
 from dsstan.pooling import SMOOTHING_BIAS, PooledAnalysis, pool
 from dsstan.spatial_estimators import (
     PARAMETERS,
@@ -99,7 +99,7 @@ class _Data:
 def _data(release: Synthesis, against: Fit | Synthesis | None) -> _Data:
     """What every comparison of a release needs."""
     problem = release.problem
-    require_complete(problem)
+    require_one_column(release)
     responses = {"original": problem.y[None]}
     responses.update({name: s.modelled() for name, s in sides(release, against).items()})
     return _Data(problem.X, problem.sites, problem.d_max, responses, release.fit.cov_model)
@@ -135,6 +135,7 @@ def spatial_regression(
     InputError
         If there is only one copy, or no covariance can be estimated.
     """
+    require_one_column(release)
     problem = release.problem
     name = release.fit.cov_model
     V = None if covariance is None else _covariance(problem.sites, covariance, name)
@@ -169,6 +170,7 @@ def conley_regression(
     With few records inside the cutoff these intervals too cover less than they say,
     if more than those of plain least squares.
     """
+    require_one_column(release)
     problem = release.problem
     return pool(
         release,

@@ -126,15 +126,16 @@ class Synthesis:
         A polars or pyarrow table comes back as one, with the types of its columns; pandas and
         GeoPandas as from :meth:`table`.
         """
-        source, name = self.problem.source, self.problem.response
-        table = self.table(copy)
+        source, table = self.problem.source, self.table(copy)
         if source is None:
             return table
         import narwhals as nw
 
         frame = nw.from_native(source, eager_only=True)
-        values = nw.new_series(name, table[name].to_list(), backend=frame.implementation)
-        return frame.with_columns(values.cast(frame.schema[name])).to_native()
+        for name in (step.problem.response for step in self.steps):
+            values = nw.new_series(name, table[name].to_list(), backend=frame.implementation)
+            frame = frame.with_columns(values.cast(frame.schema[name]))
+        return frame.to_native()
 
     @property
     def steps(self) -> tuple[Synthesis, ...]:
@@ -283,6 +284,8 @@ def synthesise(
     if given is not None:
         from dsstan.chain import synthesise_given
 
+        if imputations is not None:
+            raise InputError("imputations are for a missing response, which a chain can't have")
         if copies != given.copies:
             raise InputError(
                 f"the copies given are {given.copies}, so as many must be drawn, not {copies}"

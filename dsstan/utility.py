@@ -145,9 +145,12 @@ def combine_nested(q: Floats, u: Floats, *, level: float = LEVEL) -> Pooled:
     Reiter (2004), Survey Methodology 30, 235-242. With b the variance of the imputations'
     means and w the mean of the variances within an imputation,
     T = u_bar + (1 + 1/M) b - w / R. Student's t has
-    T^2 / [((1 + 1/M) b)^2 / (M - 1) + (w / R)^2 / (M (R - 1))] degrees of freedom. Where T is
-    not positive, T = u_bar + (1 + 1/M) b with (M - 1)(u_bar / ((1 + 1/M) b) + 1)^2, which is on
-    the safe side.
+    T^2 / [((1 + 1/M) b)^2 / (M - 1) + (w / R)^2 / (M (R - 1))] degrees of freedom.
+
+    That T can be 0 or less, and next to 0 its degrees of freedom vanish and intervals are
+    endless. So T is at least u_bar + w / (M R), what it would be with no value missing, with
+    M (R - 1)(1 + M R u_bar / w)^2 degrees of freedom (Reiter 2003), and these are never fewer
+    than M - 1.
 
     Parameters
     ----------
@@ -161,14 +164,12 @@ def combine_nested(q: Floats, u: Floats, *, level: float = LEVEL) -> Pooled:
     b = (1.0 + 1.0 / M) * (means - means[0]).var(axis=0, ddof=1)
     w = (q - q[:, :1]).var(axis=1, ddof=1).mean(axis=0) / R
     u_bar = u.mean(axis=(0, 1))
-    variance = u_bar + b - w
+    variance, least = u_bar + b - w, u_bar + w / M
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         df = variance**2 / (b**2 / (M - 1) + w**2 / (M * (R - 1)))
-        safe = (M - 1) * (1.0 + u_bar / b) ** 2
-    negative = ~(variance > 0)
-    variance = np.where(negative, u_bar + b, variance)
-    df = np.where(negative, safe, df)
-    df = np.where((b == 0) & (w == 0), np.inf, df)
+        df = np.where(variance < least, M * (R - 1) * (1.0 + M * u_bar / w) ** 2, df)
+    df = np.where((b == 0) & (w == 0), np.inf, np.maximum(df, M - 1.0))
+    variance = np.maximum(variance, least)
     half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(variance)
     q_bar = means.mean(axis=0)
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)

@@ -135,6 +135,8 @@ def neighbour_distances(
 ) -> Floats:
     """Distance of each record to its k-th nearest neighbour, shape (N,).
 
+    Records without a response are nobody's neighbours: they inform nothing.
+
     Parameters
     ----------
     problem
@@ -155,6 +157,8 @@ def neighbour_distances(
     """
     if within is not None:
         return _distances_within(problem, neighbour, by_site, within)
+    if problem.n_missing:
+        return _distances_to_observed(problem, neighbour, by_site)
     points = problem.unique_sites if by_site else problem.sites
     if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
         raise InputError("neighbour must be a whole number of at least 1")
@@ -167,6 +171,24 @@ def neighbour_distances(
     distance, _ = cKDTree(points).query(points, k=neighbour + 1)
     kth = np.asarray(distance[:, neighbour], dtype=np.float64)
     return kth[problem.site] if by_site else kth
+
+
+def _distances_to_observed(problem: Problem, neighbour: int, by_site: bool) -> Floats:
+    """Distance to the k-th neighbour that has a response, shape (N,): the others inform nothing."""
+    if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
+        raise InputError("neighbour must be a whole number of at least 1")
+    there = np.flatnonzero(problem.observed)
+    own = np.unique(problem.site[there]) if by_site else there
+    points = problem.unique_sites[own] if by_site else problem.sites[own]
+    if neighbour >= len(points):
+        raise InputError(
+            f"a {neighbour}-th neighbour needs at least {neighbour + 1} records or sites with a "
+            f"response; there are {len(points)}"
+        )
+    distance, _ = cKDTree(points).query(problem.sites, k=neighbour + 1)
+    # A record, or site, that is among the points finds itself first.
+    itself = np.isin(problem.site, own) if by_site else problem.observed
+    return np.asarray(np.where(itself, distance[:, neighbour], distance[:, neighbour - 1]))
 
 
 def _distances_within(

@@ -15,10 +15,11 @@ from conftest import small_table
 from dsstan.attacker import attack
 from dsstan.errors import InputError, TableError
 from dsstan.imputation import complete
-from dsstan.latent import LatentModel, Parameters
+from dsstan.latent import LatentModel, Parameters, parameters_at, spread_draws
 from dsstan.pooling import pool
 from dsstan.reading import read_release
 from dsstan.utility import combine_nested, rows_by_imputation
+from dsstan.weights import neighbour_distances
 
 FORMULA, COORDS = "log(value) ~ x", ("east", "north")
 FALSE_ALARM = 1e-5
@@ -91,26 +92,76 @@ def test_imputations_fill_the_gaps_and_touch_nothing_else(kept, problem):
     assert not np.any(first.y[gaps] == second.y[gaps])
 
 
-def test_imputed_values_have_the_law_of_the_model(kept, problem):
-    """Each draw's own mean and sd standardise it; the sum of squares is chi-squared."""
-    rounds = 400
+def standard_scores(kept, problem, imputations):
+    """Imputed values less their conditional means, in units of their law; (M, gaps)."""
     gaps = np.flatnonzero(~problem.observed)
-    law = kept.predictive()
-    total = 0.0
-    rng = np.random.default_rng(4)
-    for k in range(rounds):
-        p = Parameters(
-            kept.draws["beta"][0, k],
-            float(kept.draws["sigma_sq"][0, k]),
-            float(kept.draws["tau_sq"][0, k]),
-            float(kept.draws["phi"][0, k]),
-        )
+    law, scores = kept.predictive("w"), []
+    for whole, (c, i) in zip(
+        complete(kept, imputations, seed=8), spread_draws(kept, imputations), strict=True
+    ):
+        p = parameters_at(kept, int(c), int(i))
         mean = (problem.X @ p.beta + law.model.mean(p))[gaps]
         cov = law.model.covariance(p)[np.ix_(gaps, gaps)] + p.tau_sq * np.eye(gaps.size)
-        drawn = np.log(law.draw(0, k, rng))[gaps]
-        total += (drawn - mean) @ np.linalg.solve(cov, drawn - mean)
-    tail = stats.chi2(rounds * gaps.size)
-    assert tail.ppf(FALSE_ALARM / 2) < total < tail.isf(FALSE_ALARM / 2)
+        scores.append(np.linalg.solve(np.linalg.cholesky(cov), whole.y[gaps] - mean))
+    return np.array(scores)
+
+
+def test_imputations_are_independent_and_have_the_law_of_the_model(kept, problem):
+    z = standard_scores(kept, problem, 200)
+    tail = stats.chi2(z.size)
+    assert tail.ppf(FALSE_ALARM / 2) < np.sum(z**2) < tail.isf(FALSE_ALARM / 2)
+    means = np.sqrt(len(z)) * z.mean(axis=0)  # all of one noise would give 14 z
+    assert np.sum(means**2) < stats.chi2(means.size).isf(FALSE_ALARM)
+
+
+def test_gaps_are_drawn_with_w_where_copies_carry_less(problem, kept):
+    """At a flagged gap w* would shrink the imputed values by A."""
+    gap = np.flatnonzero(~problem.observed)[0]
+    weights = ds.own_weights(problem, np.arange(problem.n_records) == gap)
+    partly = ds.fit(problem, weights=weights, gamma=8.0, phi=3.0, seed=2, **SHORT)
+    assert partly.predictive().effect == "w*"
+    z = standard_scores(partly, problem, 200)
+    tail = stats.chi2(z.size)
+    assert tail.ppf(FALSE_ALARM / 2) < np.sum(z**2) < tail.isf(FALSE_ALARM / 2)
+
+
+def test_each_completed_table_is_fitted_with_what_the_first_fit_had(problem):
+    priors = ds.Priors(sigma=1.5, tau=0.7)
+    weights = ds.own_weights(problem, np.arange(problem.n_records) == problem.n_records - 1)
+    fitted = ds.fit(
+        problem,
+        weights=weights,
+        gamma=4.0,
+        protection="preserving",
+        phi=3.0,
+        priors=priors,
+        cov_model="matern32",
+        seed=1,
+        **SHORT,
+    )
+    release = ds.synthesise(fitted, 4, imputations=2, seed=2, accept_failed=True, progress=False)
+    assert len({part.seed for part in release.parts}) == len({p.fit.seed for p in release.parts})
+    assert len({part.seed for part in release.parts}) == 2
+    for part in release.parts:
+        for name in ("gamma", "protection", "phi_held", "prior_settings", "cov_model", "settings"):
+            assert getattr(part.fit, name) == getattr(fitted, name), name
+
+
+def test_a_record_beside_a_gap_alone_stands_alone(problem):
+    """The gap informs nothing, so it is no neighbour; it has neighbours itself."""
+    gap = int(np.flatnonzero(~problem.observed)[0])
+    table = problem.table.copy()
+    table.loc[table.index[-1], ["east", "north"]] = table.loc[table.index[gap], ["east", "north"]]
+    table.loc[table.index[[gap, -1]], "east"] += 5.0
+    moved = ds.prepare(table, FORMULA, coords=COORDS, missing="draw")
+    nearest = neighbour_distances(moved)
+    assert nearest[-1] > 3.0
+    assert nearest[gap] == 0.0
+    assert neighbour_distances(moved, by_site=True)[-1] > 3.0
+    there = np.flatnonzero(moved.observed)
+    d = cdist(moved.sites, moved.sites[there])
+    d[there, np.arange(there.size)] = np.inf
+    assert np.allclose(nearest, d.min(axis=1))
 
 
 def test_under_cut_a_flagged_value_moves_neither_imputations_nor_copies(table):
@@ -168,8 +219,6 @@ def test_the_nested_rule_has_the_variance_and_the_coverage_that_it_says():
     lowest, highest = stats.binom(rounds, 0.95).interval(1 - FALSE_ALARM)
     assert lowest < inside * rounds < highest
     # The rule for copies of one complete table counts the gaps too little.
-    flat = ds.combine(q[0].reshape(-1, 1), u[0].reshape(-1, 1))
-    assert flat.variance.shape == (1,)
     plain = u.mean((1, 2)) + q.reshape(rounds, -1).var(1, ddof=1) / 24
     assert plain.mean() < 0.85 * actual
 
@@ -187,12 +236,21 @@ def test_the_rule_by_hand():
     )
 
 
-def test_a_variance_that_would_be_negative_is_put_on_the_safe_side():
+def test_a_variance_near_0_or_below_is_that_of_copies_of_one_table():
     q = np.array([[[0.0], [4.0]], [[0.1], [4.1]]])
     pooled = combine_nested(q, np.full((2, 2, 1), 0.1))
-    b = 1.5 * 0.005
-    assert pooled.variance[0] == pytest.approx(0.1 + b)
-    assert pooled.df[0] == pytest.approx((1 + 0.1 / b) ** 2)
+    within = 8.0
+    assert pooled.variance[0] == pytest.approx(0.1 + within / 4)
+    assert pooled.df[0] == pytest.approx(2 * (1 + 4 * 0.1 / within) ** 2)
+
+
+def test_no_interval_is_endless():
+    q, u = nested_study(4000, n=60, gaps=3, M=5, R=2)
+    pooled = combine_nested(np.moveaxis(q, 0, -1), np.moveaxis(u, 0, -1))
+    assert pooled.df.min() >= 4.0
+    # Never narrower than copies of one complete table, and covering no less than they say.
+    lowest = stats.binom(4000, 0.95).ppf(FALSE_ALARM)
+    assert np.sum((pooled.low < 0) & (pooled.high > 0)) > lowest
 
 
 def test_copies_that_agree_have_no_variance_of_synthesis():
@@ -244,7 +302,7 @@ def test_nobody_is_judged_by_a_truth_that_nobody_knows(release, problem):
     assert found.share("within_relative", "restricted", "all") == pytest.approx(np.nanmean(share))
 
 
-def test_the_release_says_how_to_combine_and_not_where_the_gaps_were(release, tmp_path, problem):
+def test_the_release_says_how_to_combine(release, tmp_path, problem):
     folder = release.write(tmp_path / "out")
     public = read_release(folder)
     assert public.metadata["imputations"] == {"count": 3, "copies_each": 4}

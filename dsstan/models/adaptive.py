@@ -25,7 +25,7 @@ from dsstan.diagnose import diagnose
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.errors import InputError
 from dsstan.fit import Fit
-from dsstan.latent import LatentModel, Parameters, parameters_at
+from dsstan.latent import LatentModel, Parameters, parameters_at, require_complete
 from dsstan.models._adaptive_rules import RULES, AdaptiveRule
 from dsstan.models._adaptive_surface import Setting, build_adaptive_surface
 from dsstan.predictive import Predictive, carried_effect
@@ -115,7 +115,8 @@ class AdaptivePredictive(Predictive):
     @property
     def label(self) -> bytes:
         """What sets these copies apart from others of the same seed."""
-        return f"adaptive {self.fit.rule} {self.fit.protection} {self.effect}".encode()
+        words = f"adaptive {self.fit.rule} {self.fit.protection} {self.effect}"
+        return f"{self.fit.problem.formula}\0{words}".encode(errors="surrogatepass")
 
     def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """One copy of the response on its own scale, not yet rounded, shape (N,)."""
@@ -124,7 +125,7 @@ class AdaptivePredictive(Predictive):
         w = LatentModel(here).draw(p, rng)
         carried, _ = carried_effect(here, self.effect)
         noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
-        return np.asarray(problem.transform.inverse(problem.X @ p.beta + carried * w + noise))
+        return np.asarray(problem.transform.inverse(self.X @ p.beta + carried * w + noise))
 
 
 def fit_adaptive(
@@ -194,6 +195,7 @@ def fit_adaptive(
         If the engine is missing or fails.
     """
     begin = time.perf_counter()
+    require_complete(problem)
     root = root_seed(seed)
     settings = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
     chosen = _rule(rule, alpha, correlation, width, gamma)

@@ -19,6 +19,7 @@ from dsstan.diagnose import protection_notes
 from dsstan.engines import SamplerSettings
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.fit import Fit
+from dsstan.latent import require_complete
 from dsstan.models._count_input import check_count_arguments, check_counts, read_offset
 from dsstan.models._count_priors import CountPriors, ResolvedCountPriors
 from dsstan.models._count_runs import Task
@@ -225,6 +226,7 @@ def fit_counts(
         If the engine is missing or fails.
     """
     begin = time.perf_counter()
+    require_complete(problem)
     root = root_seed(seed)
     law = check_counts(problem, outcome)
     shift = read_offset(problem, offset, offset_is)
