@@ -29,7 +29,7 @@ SHORT = {"warmup": 300, "samples": 500, **QUIET}
 ROUNDING = 1e-9
 """Two ways of solving the same linear system of some sixty records."""
 
-ENOUGH = 300
+ENOUGH = 150
 """Effective draws that every quantity of the golden must have."""
 
 MIXED = 1.05
