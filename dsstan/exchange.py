@@ -110,7 +110,7 @@ def to_arviz(result: Fit | Synthesis) -> Any:
     labels: dict[str, Any] = {
         "coords": {"term": list(fit.problem.terms), "record": fit.problem.table.index.to_numpy()},
         # A model with coefficients of several groups has one more dimension before the terms.
-        "dims": {"beta": ["group", "term"][3 - fit.draws["beta"].ndim :], "y": ["record"]},
+        "dims": {"beta": ["group", "term"][4 - fit.draws["beta"].ndim :], "y": ["record"]},
     }
     return from_dict(groups, **labels) if nested else from_dict(**groups, **labels)
 

@@ -30,7 +30,7 @@ from dsstan.models.multivariate import fit_multivariate
 from dsstan.weights import neighbour_distances
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
-SAMPLER = {"warmup": 200, "samples": 300} if QUICK else {"warmup": 1000, "samples": 1000}
+SAMPLER = {"warmup": 200, "samples": 600} if QUICK else {"warmup": 1000, "samples": 1000}
 COPIES = 200 if QUICK else 1000
 CELLS, DRAWS = (20, 20) if QUICK else (40, 100)  # of a map
 AREA = ["Downtown", "Nob Hill", "Financial District", "Chinatown"]

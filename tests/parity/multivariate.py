@@ -116,7 +116,7 @@ def _at(point: dict[str, Any], A: Floats, protection: str, free: str | None) -> 
 
 
 @cache
-def fitted(model: str, samples: int = 400) -> MultivariateFit:
+def fitted(model: str, samples: int = 300) -> MultivariateFit:
     """The fit beside the JAGS run of that name."""
     own = inputs("multivariate")
     settings: dict[str, Any] = {
@@ -124,7 +124,7 @@ def fitted(model: str, samples: int = 400) -> MultivariateFit:
         "group_scale": own["priors"]["group_scale"],
         "lkj_eta": own["priors"]["lkj_eta"],
         "engine": "embedded",
-        "warmup": 300,
+        "warmup": 250,
         "samples": samples,
         "progress": False,
     }

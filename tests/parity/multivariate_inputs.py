@@ -92,8 +92,7 @@ def multivariate() -> dict[str, Any]:
             "seed": 700000,
             "start": {"sigma": 1.0, "tau": 0.4, "phi": 5.0},
             "lengths": {
-                "unrestricted": {"warmup": 200, "kept": 1000},
-                "infinite": {"warmup": 100, "kept": 800},
+                "infinite": {"warmup": 50, "kept": 160},
             },
         },
     }

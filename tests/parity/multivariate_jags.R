@@ -53,7 +53,7 @@ B <- kronecker(matrix(1, 3, 3), diag(priors$beta_scale^2)) +
 d <- as.matrix(stats::dist(table[case$coords]))
 
 runs <- list()
-for (model in c("unrestricted", "infinite")) {
+for (model in names(case$posterior$lengths)) {
   held <- model == "infinite"
   A <- rep(1, n)
   if (held) A[case$flagged + 1] <- 0
@@ -68,7 +68,8 @@ for (model in c("unrestricted", "infinite")) {
   )
   data <- c(data, if (held) list(phi = case$held) else list(low = priors$phi_bounds[1]))
   spread <- exp(0.4 * seq(-1, 1, length.out = own$chains))
-  begun <- proc.time()[["user.self"]]
+  used <- proc.time()
+  begun <- used[["user.self"]] + used[["user.child"]]
   inits <- lapply(seq_len(own$chains), function(k) {
     phi <- if (held) case$held else own$start$phi * spread[own$chains + 1 - k]
     c(
@@ -80,13 +81,14 @@ for (model in c("unrestricted", "infinite")) {
     )
   })
   text <- paste0("model {", if (!held) FREE, MODEL, "}")
-  fitted <- jags.model(
-    textConnection(text), data, inits, own$chains, n.adapt = 0, quiet = TRUE
-  )
-  adapt(fitted, lengths$warmup, end.adaptation = TRUE, progress.bar = "none")
   wanted <- c("beta", "Covariance", "tau_sq", if (!held) "phi")
-  got <- jags.samples(fitted, wanted, lengths$kept, progress.bar = "none")
-  at <- function(name, ...) matrix(got[[name]][..., , ], lengths$kept)
+  # A chain a process: each iteration factors the covariance some fifty times.
+  chains <- parallel::mclapply(inits, function(start) {
+    fitted <- jags.model(textConnection(text), data, start, 1, n.adapt = 0, quiet = TRUE)
+    adapt(fitted, lengths$warmup, end.adaptation = TRUE, progress.bar = "none")
+    jags.samples(fitted, wanted, lengths$kept, progress.bar = "none")
+  }, mc.cores = own$chains)
+  at <- function(name, ...) sapply(chains, function(chain) unclass(chain[[name]])[..., , 1])
   draws <- list()
   for (k in 1:3) {
     for (j in 1:2) draws[[sprintf("beta_%d_%d", k - 1, j - 1)]] <- at("beta", 2 * (k - 1) + j)
@@ -94,7 +96,8 @@ for (model in c("unrestricted", "infinite")) {
     draws[[sprintf("tau_sq_%d", k - 1)]] <- at("tau_sq", k)
   }
   if (!held) draws$phi <- at("phi", 1)
-  seconds <- proc.time()[["user.self"]] - begun
+  used <- proc.time()
+  seconds <- used[["user.self"]] + used[["user.child"]] - begun
   runs[[model]] <- list(
     case = case$words, gamma = if (held) Inf else 0, seed = own$seed, chains = own$chains,
     warmup = lengths$warmup, kept = lengths$kept, seconds = round(seconds, 1), priors = priors,
