@@ -12,12 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
-from pathlib import Path
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (0, 2)]
 
 import numpy as np
 from cases_counts import PHI, SETTINGS, problem_case
@@ -26,8 +21,8 @@ from dsstan.diagnose import ess
 from dsstan.engines import SamplerSettings
 from dsstan.models._count_priors import CountPriors
 from dsstan.models._count_runs import Task
-from dsstan.models._laplace import build_proposal
 from dsstan.models._outcomes import OUTCOMES
+from dsstan.models._proposal import build_proposal
 from dsstan.models.counts import CountFit, fit_counts
 
 
