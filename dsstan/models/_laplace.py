@@ -81,7 +81,7 @@ def sample_chain(
     kept: list[tuple[Floats, ...]] = []
     for iteration in range(warmup + samples):
         if iteration == warmup:
-            local = 0.0 if np.mean(global_jumps or [1.0]) >= GOOD else LOCAL_SHARE
+            local = 0.0 if np.mean(global_jumps or [True]) >= GOOD else LOCAL_SHARE
         near = rng.random() < local
         if near:
             new_theta = theta + LOCAL_STEP * proposal.spread * rng.standard_normal(theta.size)
@@ -118,7 +118,8 @@ def sample_chain(
                 window = []
         if advance is not None:
             advance()
-    return Chain(*(np.array(column) for column in zip(*kept, strict=True)), kicks)
+    thetas, betas, effects, stats = (np.array(column) for column in zip(*kept, strict=True))
+    return Chain(thetas, betas, effects, stats, kicks)
 
 
 def sample(

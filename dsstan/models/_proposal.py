@@ -92,7 +92,7 @@ class Proposal:
     def log_density(self, theta: Floats) -> float:
         """Log density of :meth:`draw`; a direction that is held does not count."""
         free = self.high > self.low
-        anywhere = np.log(ANYWHERE) - float(np.sum(np.log((self.high - self.low)[free])))
+        anywhere = float(np.log(ANYWHERE) - np.sum(np.log((self.high - self.low)[free])))
         if not self.inside(theta):
             return anywhere
         cell = np.zeros(theta.size, dtype=int)

@@ -107,7 +107,7 @@ class WhitenedModel:
         self.A, self.d_sites, self.site = A, d_sites, site
         self.beta_scale, self.cov_model = beta_scale, cov_model
         self.XS = X * beta_scale
-        self.P, self.m = X.shape[1], len(d_sites)
+        self.P, self.m = int(X.shape[1]), len(d_sites)
         self.start = outcome.start(y)
         self.factor = lru_cache(maxsize=8)(self._factor)
 
@@ -135,7 +135,7 @@ class WhitenedModel:
 
     def eta(self, H: Floats, u: Floats) -> Floats:
         """Linear predictor, shape (N,)."""
-        return self.offset + np.asarray(blas.dgemv(1.0, H, u))
+        return np.asarray(self.offset + blas.dgemv(1.0, H, u))
 
     def log_joint(self, frame: Frame, u: Floats) -> float:
         """log p(y | u) - u'u / 2: the log joint density of y and u but a constant."""
