@@ -23,7 +23,7 @@ from dsstan.models.counts import CountFit, CountPriors, fit_counts
 from mc import assert_same_posterior, mean_of, quantile_of, sd_of, z_limit
 
 NIGHTLY = os.environ.get("DSSTAN_NIGHTLY") == "1"
-REPLICATES = 200 if NIGHTLY else 30
+REPLICATES = 200 if NIGHTLY else 24
 CALIBRATED = ("poisson", "negative binomial", "bernoulli") if NIGHTLY else ("poisson",)
 ENOUGH = 400
 """Effective draws that every quantity of the posterior where JAGS mixes must have."""
@@ -41,7 +41,7 @@ def golden():
 
 
 @cache
-def fitted(name: str, samples: int = 1000) -> CountFit:
+def fitted(name: str) -> CountFit:
     """The fit of one posterior, as the inputs describe it."""
     own, about = inputs("counts"), inputs("counts")["posteriors"][name]
     problem = twin.problem_of(about["outcome"])
@@ -52,7 +52,7 @@ def fitted(name: str, samples: int = 1000) -> CountFit:
         weights=ds.own_weights(problem, np.array(own["a"])) if about["flags"] else None,
         phi=None if about["free"] else own["phi"],
         priors=twin.priors_of(),
-        samples=samples,
+        samples=1000 if about["outcome"] == "negative binomial" else 600,
         seed=own["seed"],
         progress=False,
     )
