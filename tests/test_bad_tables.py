@@ -221,12 +221,6 @@ BAD: dict[str, tuple[Callable[[], Any], dict[str, Any], type[Exception], str]] =
         TableError,
         "'price' must hold integers or floats",
     ),
-    "response of truth values": (
-        assign(price=[True, False] * 6),
-        PLAIN,
-        TableError,
-        "'price' must hold .* bool",
-    ),
     "response of complex numbers": (
         assign(price=lambda t: t["price"] + 1j),
         PLAIN,

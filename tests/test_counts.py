@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from dsstan.errors import DsstanWarning, FormulaError, InputError, TableError
-from dsstan.models import _laplace
+from dsstan.models import _proposal
 from dsstan.models._outcomes import OUTCOMES
 from dsstan.models.counts import CountPriors, fit_counts
 from mc import z_limit
@@ -67,7 +67,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def free(problem):
-    return fit_counts(problem, offset="years", priors=PRIORS, **QUICK)
+    return fit_counts(problem, offset="years", priors=PRIORS, **{**QUICK, "samples": 400})
 
 
 @pytest.fixture(scope="module")
@@ -367,7 +367,7 @@ def test_a_release_is_written_and_names_the_law(kept, tmp_path):
 def test_the_proposal_is_a_density_and_draws_from_it():
     low, high = np.array([0.0, -1.0]), np.array([2.0, 3.0])
     mass = np.random.default_rng(1).dirichlet(np.ones(12)).reshape(3, 4)
-    made = _laplace.Proposal(
+    made = _proposal.Proposal(
         low,
         high,
         np.array([0.5, 0.0]),
@@ -385,9 +385,9 @@ def test_the_proposal_is_a_density_and_draws_from_it():
     total = sum(np.exp(made.log_density(np.array([a, b]))) for a in axes[0] for b in axes[1])
     assert total / 24.0 == pytest.approx(1.0, rel=ROUNDING)
     inside = np.array([made.inside(t) for t in thetas])
-    share = 1.0 - _laplace.ANYWHERE * (1.0 - 2.0 / 8.0)
+    share = 1.0 - _proposal.ANYWHERE * (1.0 - 2.0 / 8.0)
     error = np.sqrt(share * (1 - share) / draws)
     assert abs(inside.mean() - share) < z_limit(2) * error
     first = np.mean(np.all((thetas > [0.5, 0.0]) & (thetas < [0.5 + 1 / 3, 0.5]), axis=1))
-    share = (1 - _laplace.ANYWHERE) * mass[0, 0] + _laplace.ANYWHERE / 48.0
+    share = (1 - _proposal.ANYWHERE) * mass[0, 0] + _proposal.ANYWHERE / 48.0
     assert abs(first - share) < z_limit(2) * np.sqrt(share * (1 - share) / draws)

@@ -13,7 +13,6 @@ from scipy.spatial.distance import cdist
 from dsstan import surface as py
 from dsstan._resources import stan_folder
 from dsstan.correlation import CORRELATIONS, correlation
-from dsstan.correlation import CORRELATIONS
 from dsstan.models._adaptive_rules import AdaptiveRule
 from dsstan.models._adaptive_surface import Setting, build_adaptive_surface
 

@@ -17,8 +17,9 @@ from dsstan.correlation import correlation_code
 from dsstan.diagnose import Verdict, diagnose
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models._count_priors import ResolvedCountPriors
-from dsstan.models._laplace import build_proposal, proposal_nodes, sample
+from dsstan.models._laplace import sample
 from dsstan.models._outcomes import Outcome
+from dsstan.models._proposal import build_proposal, proposal_nodes
 from dsstan.models._whitened import WhitenedModel
 from dsstan.problem import Problem
 from dsstan.programs import Program

@@ -113,7 +113,7 @@ class Bernoulli(Outcome):
 
     def draw(self, eta: Floats, log_size: float, rng: np.random.Generator) -> Floats:
         """Zeros and ones."""
-        return (rng.random(eta.shape) < expit(eta)).astype(np.float64)
+        return np.asarray(rng.random(eta.shape) < expit(eta), dtype=np.float64)
 
 
 def _poisson(mean: Floats, rng: np.random.Generator) -> Floats:

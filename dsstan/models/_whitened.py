@@ -31,6 +31,11 @@ NEWTON_STEPS = 50
 NEWTON_CLOSE = 1e-8
 """Newton stops where a step would raise the log density by less."""
 
+WILD = 1000.0
+"""Error of the energy from which on a trajectory counts as divergent, as in Stan."""
+ANGLE = (0.35 * np.pi, 0.65 * np.pi)
+"""A trajectory turns by a quarter on average: z and its momentum change places."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -102,7 +107,7 @@ class WhitenedModel:
         self.A, self.d_sites, self.site = A, d_sites, site
         self.beta_scale, self.cov_model = beta_scale, cov_model
         self.XS = X * beta_scale
-        self.P, self.m = X.shape[1], len(d_sites)
+        self.P, self.m = int(X.shape[1]), len(d_sites)
         self.start = outcome.start(y)
         self.factor = lru_cache(maxsize=8)(self._factor)
 
@@ -130,7 +135,7 @@ class WhitenedModel:
 
     def eta(self, H: Floats, u: Floats) -> Floats:
         """Linear predictor, shape (N,)."""
-        return self.offset + np.asarray(blas.dgemv(1.0, H, u))
+        return np.asarray(self.offset + blas.dgemv(1.0, H, u))
 
     def log_joint(self, frame: Frame, u: Floats) -> float:
         """log p(y | u) - u'u / 2: the log joint density of y and u but a constant."""
@@ -197,3 +202,43 @@ class WhitenedModel:
         u = frame.centre[:, None] + blas.dtrsm(1.0, frame.C, z, lower=1, trans_a=1)
         logs = [self.log_joint(frame, np.ascontiguousarray(u[:, k])) for k in range(base.size)]
         return float(np.logaddexp.reduce(np.array(logs) - base) - np.log(base.size))
+
+
+def turn(
+    model: WhitenedModel,
+    frame: Frame,
+    z: Floats,
+    u: Floats,
+    value: float,
+    kicks: int,
+    rng: np.random.Generator,
+) -> tuple[Floats, Floats, float, float, float, bool]:
+    """One Hamiltonian trajectory of z: new z, u and log density; acceptance, energy, divergence.
+
+    The Hamiltonian is that of N(0, I), whose flow is a rotation, plus a residual that is flat
+    where Laplace's approximation is exact.
+    """
+    momentum = rng.standard_normal(z.size)
+    angle = rng.uniform(*ANGLE) / kicks
+    cos, sin = np.cos(angle), np.sin(angle)
+    energy = 0.5 * float(momentum @ momentum) - value
+
+    def residual(z: Floats, u: Floats) -> Floats:
+        return frame.pull(model.gradient(frame, u)) + z
+
+    new_z, new_u = z, u
+    with np.errstate(all="ignore"):
+        push = residual(new_z, new_u)
+        for _ in range(kicks):
+            momentum = momentum + 0.5 * angle * push
+            new_z, momentum = cos * new_z + sin * momentum, cos * momentum - sin * new_z
+            new_u = frame.place(new_z)
+            push = residual(new_z, new_u)
+            momentum = momentum + 0.5 * angle * push
+        new_value = value + model.log_joint(frame, new_u) - model.log_joint(frame, u)
+        change = 0.5 * float(momentum @ momentum) - new_value - energy
+    accept = float(np.exp(min(0.0, -change))) if np.isfinite(change) else 0.0
+    wild = not change < WILD
+    if rng.random() < accept:
+        return new_z, new_u, new_value, accept, energy, wild
+    return z, u, value, accept, energy, wild

@@ -25,8 +25,8 @@ from dsstan.models._count_priors import CountPriors
 from dsstan.models._count_runs import Task
 from dsstan.models._outcomes import OUTCOMES
 from dsstan.models._truncated import bracketed_data
-from dsstan.models.brackets import find_brackets
 from dsstan.models.adaptive import AdaptiveRule
+from dsstan.models.brackets import find_brackets
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem, prepare
 from dsstan.stan_data import natural_data

@@ -16,7 +16,7 @@ SETTINGS = {
     "spread": ("negative binomial", 1.0, 0.5),
     "yes": ("bernoulli", 0.0, 2.0),
 }
-"""Outcome, intercept and sigma_sq by name: counts as of age, rare ones, overdispersed, yes or no."""
+"""Outcome, intercept and sigma_sq by name."""
 PHI, SLOPE, SIZE = 8.0, 0.3, 5.0
 
 

@@ -5,6 +5,7 @@
 - ``laplace``: the default, phi free
 - ``held``: both samplers with phi held
 - ``nuts``: the Stan program with phi free, embedded engine, a short run
+- ``homes``: a simulated age of the San Francisco homes, phi free and then restricted
 - ``approximation``: Laplace's approximation without its correction, against the corrected draws
 """
 
@@ -12,22 +13,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
-from pathlib import Path
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (0, 2)]
 
 import numpy as np
 from cases_counts import PHI, SETTINGS, problem_case
+from scipy.spatial.distance import cdist
 
+import dsstan as ds
 from dsstan.diagnose import ess
 from dsstan.engines import SamplerSettings
 from dsstan.models._count_priors import CountPriors
 from dsstan.models._count_runs import Task
-from dsstan.models._laplace import build_proposal
 from dsstan.models._outcomes import OUTCOMES
+from dsstan.models._proposal import build_proposal
 from dsstan.models.counts import CountFit, fit_counts
 
 
@@ -52,6 +50,27 @@ def timed(label: str, problem: object, outcome: str, **arguments: object) -> Cou
     after = os.times()
     tell(label, fit, sum(after[:4]) - sum(before[:4]))
     return fit
+
+
+def homes() -> None:
+    """A simulated age, 18 to 95, at the San Francisco sites: both fits of a release."""
+    rng = np.random.default_rng(1)
+    table = ds.load_san_francisco()[["longitude", "latitude", "squarefeet"]].copy()
+    sites, site = np.unique(table[["longitude", "latitude"]], axis=0, return_inverse=True)
+    root = np.linalg.cholesky(np.exp(-100.0 * cdist(sites, sites)))
+    w = 0.35 * root @ rng.standard_normal(len(sites))
+    x = np.log(table["squarefeet"])
+    eta = np.log(45.0) + 0.1 * (x - x.mean()) / x.std() + w[site]
+    table["age"] = np.clip(rng.poisson(np.exp(eta)), 18, 95).astype("int8")
+    problem = ds.prepare(
+        table,
+        "age ~ scale(log(squarefeet))",
+        coords=("longitude", "latitude"),
+        distance="degrees",
+    )
+    free = timed("homes, unrestricted", problem, "poisson")
+    weights = ds.flag_isolated(free, distance=0.01)
+    timed("homes, restricted", problem, "poisson", weights=weights, start=free)
 
 
 def approximation(problem: object, outcome: str) -> None:
@@ -101,13 +120,15 @@ def approximation(problem: object, outcome: str) -> None:
 def main() -> None:
     """Run one method."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("method", choices=("laplace", "held", "nuts", "approximation"))
+    parser.add_argument("method", choices=("laplace", "held", "nuts", "homes", "approximation"))
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--setting", choices=tuple(SETTINGS), default="age")
     given = parser.parse_args()
     problem, outcome = problem_case(given.n, setting=given.setting)
     label = f"{given.method}, {given.setting}, {given.n} records"
-    if given.method == "laplace":
+    if given.method == "homes":
+        homes()
+    elif given.method == "laplace":
         timed(label, problem, outcome)
     elif given.method == "held":
         timed(f"{label}, laplace", problem, outcome, phi=PHI)

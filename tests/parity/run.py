@@ -22,7 +22,8 @@ from parity.posterior import SYSTEMS
 def main(topics: list[str]) -> int:
     """Rewrite everything; 1 where R is missing or a topic is unknown."""
     rscript = shutil.which("Rscript")
-    everything = (*TOPICS, *SYSTEMS, "bracketed_jags", "multivariate_jags")
+    jags = ("bracketed_jags", "multivariate_jags", "counts_jags")
+    everything = (*TOPICS, *SYSTEMS, *jags)
     unknown = set(topics) - set(everything)
     if rscript is None or unknown:
         print("Rscript is missing" if rscript is None else f"no such topic: {sorted(unknown)}")
