@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 
 import numpy as np
 import pytest
+from parity.golden import FOLDER, golden_path
 from scipy import special, stats
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from conftest import scalars, small_table
 from dsstan.attacker import attack, copy_law
+from dsstan.datasets import load_simulated
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.errors import InputError
 from dsstan.latent import LatentModel, latent_draws, parameters_at
@@ -22,7 +25,7 @@ from dsstan.programs import Program
 from dsstan.stan_data import natural_data
 from dsstan.surface import build_surface
 from dsstan.weights import gamma_from_alpha, neighbour_distances
-from mc import assert_same_posterior, z_limit
+from mc import Estimate, assert_same, assert_same_posterior, estimates_of, z_limit
 
 RULES = {
     "ratio": AdaptiveRule(),
@@ -233,6 +236,36 @@ def test_frozen_weights_are_the_restricted_model(small, free):
     for r in (0.01, 1.3, 40.0):
         both = [s.log_density(np.array([5.0, 0.6]), 1.2, 1.2 * r, phi) for s in (ours, theirs)]
         assert both[0] == pytest.approx(both[1], rel=1e-10)
+
+
+def test_the_posterior_is_that_of_jags(adaptive):
+    """80 simulated incomes; w integrated out on both sides, the surface on ours alone."""
+    raw = json.loads(golden_path("posterior_adaptive").read_text())
+    for name, digest in raw["sha256"].items():
+        assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == digest, name
+    run = raw["runs"]["simulated/adaptive"]
+    assert run["outside"] == 0
+    assert max(run["rhat"].values()) < 1.05
+    table = load_simulated().iloc[run["rows"]].reset_index(drop=True)
+    problem = ds.prepare(table, "log(income) ~ 1", coords=("s1", "s2"))
+    fit = fit_adaptive(problem, seed=3, samples=2000, engine="embedded", progress=False)
+    assert fit.verdict.passed
+    resolved = fit.priors
+    np.testing.assert_allclose(run["priors"]["phi"], resolved.phi_bounds, rtol=1e-10)
+    np.testing.assert_allclose(run["priors"]["root"], resolved.sigma[0], rtol=1e-10)
+    draws = {
+        "beta": fit.draws["beta"][:, :, 0],
+        **{k: fit.draws[k] for k in ("sigma_sq", "tau_sq", "phi")},
+        "gamma": fit.gamma_draws,
+    }
+    theirs = {}
+    for parameter, found in run["quantities"].items():
+        assert min(e["ess"] for e in found.values()) > 200, parameter
+        for statistic in ("mean", "q025", "q500", "q975"):
+            e = found[statistic]
+            theirs[f"{statistic} {parameter}"] = Estimate(e["value"], e["error"])
+    ours = {key.replace("q25 ", "q025 "): e for key, e in estimates_of(draws).items()}
+    assert_same(ours, theirs)
 
 
 def test_copies_have_the_mean_and_variance_of_their_own_draw(adaptive):
