@@ -13,15 +13,24 @@ from scipy import stats
 import dsstan as ds
 from conftest import small_table
 from dsstan._chain_command import run_chain
+from dsstan.attacker import attack
 from dsstan.chain import check_chain, joint_disclosure
 from dsstan.errors import InputError, TableError
 from dsstan.formula import build_design, parse
+from dsstan.identification import identification
+from dsstan.intruders import weak_attack
+from dsstan.models.adaptive import fit_adaptive
+from dsstan.models.bracketed import fit_bracketed
+from dsstan.models.counts import fit_counts
+from dsstan.models.multivariate import fit_multivariate
+from dsstan.pmse import pmse
 from dsstan.pooling import pool
 from dsstan.reading import read_release
+from dsstan.spatial_utility import compare_morans_i, spatial_regression
 
 COORDS = ("east", "north")
 AREA, PRICE = "log(area) ~ x", "log(price) ~ scale(log(area))"
-SHORT = {"engine": "embedded", "progress": False}
+SHORT = {"engine": "embedded", "progress": False, "samples": 2000}
 FALSE_ALARM = 1e-5
 ROUNDING = 1e-9
 
@@ -122,14 +131,123 @@ def test_utility_takes_the_covariates_of_each_copy(chain, area):
     assert row["se"] == pytest.approx(np.sqrt(expected.variance[1]))
 
 
-def test_any_analysis_of_the_joint_release_is_pooled(chain):
+def test_any_analysis_of_the_joint_release_is_pooled(chain, area):
     def ratio(copy: pd.DataFrame):
         value = np.log(copy["price"] / copy["area"])
         return value.mean(), value.var() / len(value)
 
-    pooled = pool(chain, ratio)
-    means = [ratio(chain.table(k))[0] for k in range(20)]
-    assert pooled.get("restricted", "0")["estimate"] == pytest.approx(np.mean(means))
+    found = pool(chain, ratio).get("restricted", "0")
+    logs = np.log(chain.values / area.values)
+    expected = ds.combine(logs.mean(1)[:, None], (logs.var(1, ddof=1) / logs.shape[1])[:, None])
+    assert found["estimate"] == pytest.approx(expected.estimate[0])
+    assert found["se"] == pytest.approx(np.sqrt(expected.variance[0]))
+
+
+def test_one_seed_gives_two_columns_noise_of_their_own(fits):
+    """Innovations of the two columns, standardised by hand, are uncorrelated."""
+    area, price = (ds.synthesise(fit, 20, seed=7, progress=False) for fit in fits)
+    scores = []
+    for release in (area, price):
+        deviations = release.modelled() - release.modelled().mean(axis=0)
+        scores.append((deviations / deviations.std(axis=0)).ravel())
+    correlation = np.corrcoef(*scores)[0, 1]
+    # 20 x 80 deviations, of which at least those of different copies are independent.
+    assert abs(correlation) < stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(19 * 20)
+
+
+def test_a_third_step_sees_every_synthetic_column_before_it(table, chain):
+    problem = prepared(table, "log(tax) ~ log(price) + log(area)")
+    fit = fitted(problem, 9)
+    options = {"copies": 20, "seed": 1, "rounding": "none", "progress": False}
+    alone, last = ds.synthesise(fit, **options), ds.synthesise(fit, given=chain, **options)
+    copy = last.given[0].values[4], last.given[1].values[4]
+    beta = fit.draws["beta"][tuple(last.draw_index[4])]
+    moved = beta[1] * np.log(copy[1] / table["price"]) + beta[2] * np.log(copy[0] / table["area"])
+    gap = np.log(last.values[4] / alone.values[4])
+    assert np.allclose(gap, moved, atol=ROUNDING)
+
+
+def test_native_tables_hold_no_real_value_of_a_synthetic_column(table, chain, area):
+    polars = pytest.importorskip("polars")
+    frame = polars.from_pandas(table)
+    one = ds.fit(prepared(frame, AREA), seed=1, **SHORT)
+    two = ds.fit(prepared(frame, PRICE), seed=2, **SHORT)
+    first = ds.synthesise(one, 2, seed=3, progress=False)
+    both = ds.synthesise(two, 2, seed=4, given=first, progress=False)
+    native = both.native(1)
+    assert native["area"].to_list() == both.table(1)["area"].to_list()
+    assert native["price"].to_list() == both.table(1)["price"].to_list()
+    assert np.mean(native["area"].to_numpy() == table["area"].to_numpy()) < 0.5
+
+
+def test_weights_of_every_step_are_withheld_and_types_tell_nothing(table, tmp_path):
+    lonely = (np.arange(80) == 79).astype(int)
+    table = table.assign(area=table["area"].astype(float), mine=lonely, others=lonely[::-1])
+    fits = []
+    for formula, column in ((AREA, "mine"), (PRICE, "others")):
+        problem = prepared(table, formula)
+        weights = ds.own_weights(problem, column)
+        fits.append(ds.fit(problem, weights=weights, phi=3.0, seed=1, **SHORT))
+    first = ds.synthesise(fits[0], 2, seed=3, accept_failed=True, progress=False)
+    both = ds.synthesise(fits[1], 2, seed=4, given=first, accept_failed=True, progress=False)
+    public = read_release(both.write(tmp_path / "out", report=False))
+    assert set(public.metadata["columns"]) == {"east", "north", "x", "area", "price", "tax"}
+    assert public.metadata["columns"]["area"] == "int64"
+    fit = ds.fit(prepared(table, "mine ~ x"), seed=1, **SHORT)
+    with pytest.raises(InputError, match="holds the weights of a step"):
+        ds.synthesise(fit, 2, given=first, accept_failed=True, progress=False)
+
+
+def test_measures_that_take_the_real_covariates_refuse_a_chain(chain):
+    asks = (
+        lambda: ds.assess(chain),
+        lambda: attack(chain),
+        lambda: weak_attack(chain),
+        lambda: identification(chain),
+        lambda: pmse(chain),
+        lambda: spatial_regression(chain),
+        lambda: compare_morans_i(chain),
+    )
+    for ask in asks:
+        with pytest.raises(InputError, match="several synthetic columns"):
+            ask()
+
+
+def test_imputations_and_a_chain_exclude_each_other(fits, area):
+    with pytest.raises(InputError, match="a chain can't have"):
+        ds.synthesise(fits[1], 20, given=area, imputations=2)
+
+
+def test_the_public_readme_says_what_each_column_was_drawn_given(table, area, tmp_path):
+    by_itself = ds.fit(prepared(table, "log(price) ~ x"), seed=1, **SHORT)
+    release = ds.synthesise(by_itself, 20, seed=2, given=area, accept_failed=True, progress=False)
+    text = (release.write(tmp_path / "out", report=False) / "public" / "README.md").read_text()
+    assert "`price` was drawn by itself." in text
+
+
+def test_every_model_draws_at_another_design(table, area):
+    """At X + 1 in one column a copy of the same stream moves by that coefficient."""
+    rooms = np.random.default_rng(5).poisson(np.exp(1.0 + 0.3 * table["x"]))
+    table = table.assign(rooms=rooms, kind=np.arange(80) % 2)
+    short = {"chains": 2, "samples": 100, "seed": 1, "engine": "embedded", "progress": False}
+    price = prepared(table, "log(price) ~ x")
+    fits = (
+        ds.fit(price, warmup=200, **short),
+        fit_adaptive(price, warmup=200, **short),
+        fit_bracketed(price, [10000], warmup=200, **short),
+        fit_multivariate(price, "kind", phi=3.0, warmup=200, **short),
+        fit_counts(prepared(table, "rooms ~ x"), "poisson", phi=3.0, **short),
+    )
+    for fit in fits:
+        law = fit.predictive()
+        X = np.array(fit.problem.X)
+        X[:, 1] += 1.0
+        here = law.draw(0, 5, np.random.default_rng(1))
+        there = law.with_design(X).draw(0, 5, np.random.default_rng(1))
+        assert not np.array_equal(here, there), type(fit).__name__
+        if fit.outcome == "Gaussian":
+            moved = np.log(there / here)
+            assert np.allclose(moved, fit.draws["beta"][0, 5, 1], atol=ROUNDING)
 
 
 def test_tables_hold_every_synthetic_column_and_the_rest_as_it_was(chain, area, table):
@@ -200,6 +318,8 @@ def before(table, formula):
         ("log(area) ~ log(price)", PRICE, "step 1.*'price', which is synthesised only after"),
         (PRICE, PRICE, "synthetic already, by step 1"),
         ("rooms ~ x", "log(price) ~ C(rooms)", "as a category"),
+        ("rooms ~ x", "log(price) ~ C(rooms) + rooms:x", "as a category"),
+        ("east ~ x", "log(price) ~ x", "coordinate"),
     ],
 )
 def test_steps_that_make_no_chain_are_refused(table, first, last, match):

@@ -24,7 +24,7 @@ from dsstan.weights import neighbour_distances
 FORMULA, COORDS = "log(value) ~ x", ("east", "north")
 FALSE_ALARM = 1e-5
 ROUNDING = 1e-10
-SHORT = {"engine": "embedded", "progress": False, "warmup": 500, "samples": 500}
+SHORT = {"engine": "embedded", "progress": False, "samples": 2000}
 
 
 def with_gaps(n=60, gaps=12, seed=0):
@@ -225,13 +225,13 @@ def test_the_nested_rule_has_the_variance_and_the_coverage_that_it_says():
 
 def test_the_rule_by_hand():
     q = np.array([[[1.0], [3.0]], [[4.0], [6.0]]])
-    u = np.full((2, 2, 1), 0.5)
-    # b = 4.5 between the means 2 and 5, w = 2 in both: T = 0.5 + 1.5 * 4.5 - 2 / 2.
+    u = np.full((2, 2, 1), 5.0)
+    # b = 4.5 between the means 2 and 5, w = 2 in both: T = 5 + 1.5 * 4.5 - 2 / 2.
     pooled = combine_nested(q, u)
     assert pooled.estimate[0] == 3.5
-    assert pooled.variance[0] == pytest.approx(6.25)
-    assert pooled.df[0] == pytest.approx(6.25**2 / (6.75**2 / 1 + 1.0 / 2))
-    assert ds.combine([[1.0], [4.0], [3.0], [6.0]], [[0.5]] * 4, imputation=[1, 2, 1, 2]).df == (
+    assert pooled.variance[0] == pytest.approx(10.75)
+    assert pooled.df[0] == pytest.approx(10.75**2 / (6.75**2 / 1 + 1.0 / 2))
+    assert ds.combine([[1.0], [4.0], [3.0], [6.0]], [[5.0]] * 4, imputation=[1, 2, 1, 2]).df == (
         pytest.approx(pooled.df)
     )
 
