@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -56,7 +57,7 @@ from dsstan.release import FORMATS, check_target, write_release
 from dsstan.seeds import root_seed, seed_bits
 from dsstan.synthesis import Synthesis, synthesise
 
-__all__ = ["chain_job", "chain_step", "chain_workdir", "run_chain"]
+__all__ = ["OF_A_STEP", "chain_job", "chain_step", "chain_workdir", "run_chain"]
 
 
 def chain_job(
@@ -108,6 +109,18 @@ def chain_step(
     return dict(locals())
 
 
+OF_A_STEP = "models other than the Gaussian belong into a step: begin one with [[steps]]"
+_OF_STEPS = "it belongs into a step, below [[steps]]"
+_NOT_HERE = "a job with steps has none: the attacker is not reckoned there, and no gap is drawn"
+_ELSEWHERE = {
+    **dict.fromkeys(inspect.signature(chain_step).parameters, _OF_STEPS),
+    **dict.fromkeys(
+        ("missing", "imputations", "floor", "accept_below_floor", "absolute"), _NOT_HERE
+    ),
+}
+"""Keys that do not stand above the steps, and why."""
+
+
 def run_chain(
     content: Mapping[str, Any], path: Path, *, dry_run: bool, as_json: bool, verbose: bool
 ) -> None:
@@ -126,7 +139,7 @@ def run_chain(
         If the job can't be read, or its steps make no chain; before any sampling.
     """
     whole = {key: value for key, value in content.items() if key != "steps"}
-    told = chain_job(**arguments_of(whole, chain_job, path))
+    told = chain_job(**arguments_of(whole, chain_job, path, _ELSEWHERE))
     steps = _steps(content["steps"], path)
     target = check_target(told["out_folder"])
     if told["format"] not in FORMATS:
@@ -155,7 +168,7 @@ def run_chain(
 def chain_workdir(content: Mapping[str, Any], path: Path) -> Path | None:
     """The working folder that a job names, if any."""
     whole = {key: value for key, value in content.items() if key != "steps"}
-    folder: Path | None = arguments_of(whole, chain_job, path)["workdir"]
+    folder: Path | None = arguments_of(whole, chain_job, path, _ELSEWHERE)["workdir"]
     return folder
 
 

@@ -30,6 +30,7 @@ def check_arguments(
     phi: float | None,
     hold_phi: bool,
     program: str,
+    outcome: str = "Gaussian",
 ) -> Floats:
     """Refuse arguments that contradict each other; the diagonal of A."""
     if program not in ("auto", "natural", "surface"):
@@ -42,7 +43,7 @@ def check_arguments(
             f"response {problem.response!r} holds truth values, which are not Gaussian: use "
             'dsstan.models.counts.fit_counts(problem, "bernoulli")'
         )
-    if start is not None and start.outcome != "Gaussian":
+    if start is not None and start.outcome != outcome:
         raise InputError(
             f"start is a fit of another model ({start.outcome}); it starts a fit of its own kind"
         )

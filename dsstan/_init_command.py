@@ -55,6 +55,7 @@ EXAMPLES: dict[str, Any] = {
     "correlation": PAPER_CORRELATION,
     "floor": 0.05,
     "absolute": 10_000.0,
+    "imputations": 5,
 }
 """For options without a default; of the others the example is a number of their type."""
 

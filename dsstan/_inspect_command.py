@@ -79,6 +79,7 @@ def _public(release: PublicRelease) -> dict[str, Any]:
         "synthetic_columns": list(release.synthetic_columns),
         "columns": list(metadata["columns"]),
         "combining_rule": metadata["combining_rule"],
+        "chain": metadata["chain"],
     }
 
 
@@ -145,9 +146,13 @@ def _show(found: Mapping[str, Any]) -> None:
     say(f"Records:    {public['records']}, {public['copies']} copies, made by {public['software']}")
     made = ", then ".join(public["synthetic_columns"])
     say(f"Synthetic:  {made}; all other columns are as collected")
-    say(f"Model:      {model['formula']}; {model['spatial_effect']}")
+    steps = public["chain"] or [{"model": model}]
+    for number, step in enumerate(steps, 1):
+        mark = f" {number}" if len(steps) > 1 else "  "
+        own = step["model"]
+        say(f"Model:{mark}    {own['formula']}; {own['outcome']}; {own['spatial_effect']}")
+        say(f"Protection:{mark.rstrip()} {own['protection']}, carrying {own['effect']}")
     say(f"Distance:   {model['distance']}, in {model['unit']}")
-    say(f"Protection: {model['protection']}, carrying {model['effect']}")
     say(f"Rounding:   {public['rounding']}")
     say(f"Combine by: {public['combining_rule'] or 'nothing, there is one copy'}")
     if not found["confidential"]:

@@ -56,6 +56,7 @@ _KEYS: dict[str, Callable[[Any], bool]] = {
     "combining_rule": lambda v: v is None or _text(v),
     "imputations": lambda v: v is None or _problem(v, _IMPUTATIONS) is None,
     "chain": lambda v: v is None or _steps(v),
+    "notes": _names,
 }
 
 _IMPUTATIONS: dict[str, Callable[[Any], bool]] = {
@@ -67,6 +68,7 @@ _STEP: dict[str, Callable[[Any], bool]] = {
     "synthetic_column": _text,
     "model": lambda v: _problem(v, _MODEL) is None,
     "rounding": _one_of("like the input", "none"),
+    "given": _names,
 }
 
 

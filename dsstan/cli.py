@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dsstan._chain_command import chain_workdir, run_chain
+from dsstan._chain_command import OF_A_STEP, chain_workdir, run_chain
 from dsstan._compare_command import compare_command
 from dsstan._demo_command import demo_command
 from dsstan._dry_run import plan_release
@@ -143,7 +143,8 @@ def run(
         work_in(chain_workdir(content, job))
         run_chain(content, job, dry_run=dry_run, as_json=as_json, verbose=verbose)
         return
-    arguments = arguments_of(content, synthesise, job)
+    own = {"outcome", "offset", "cuts", "closed", "likelihood", "groups"}
+    arguments = arguments_of(content, synthesise, job, dict.fromkeys(own, OF_A_STEP))
     work_in(arguments.get("workdir"))
     synthesise(**arguments, dry_run=dry_run, as_json=as_json, verbose=verbose)
 

@@ -59,15 +59,23 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
 
 
 def arguments_of(
-    content: Mapping[str, Any], command: Callable[..., Any], path: Path
+    content: Mapping[str, Any],
+    command: Callable[..., Any],
+    path: Path,
+    elsewhere: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Arguments for a command, from what a job file or a part of it holds; see :func:`read_job`."""
+    """Arguments for a command, from what a job file or a part of it holds; see :func:`read_job`.
+
+    ``elsewhere`` says of keys that belong to another place what to do.
+    """
     hints = typing.get_type_hints(command)
     parameters = {
         key: (parameter.name, hints[parameter.name], parameter.default)
         for key, parameter in job_keys(command).items()
     }
     for key in content:
+        if key not in parameters and elsewhere and key in elsewhere:
+            raise InputError(f"{path.name} has the key {key!r} here: {elsewhere[key]}")
         if key not in parameters:
             close = difflib.get_close_matches(key, parameters, n=1)
             guess = f" Did you mean {close[0]!r}?" if close else ""
@@ -129,7 +137,8 @@ def _as(value: Any, hint: Any, key: str, path: Path) -> Any:
         return [_as(v, kind, key, path) for v in value]
     if hint in (int, str, bool) and type(value) is hint:
         return value
-    kind = {Path: "a path", float: "a number", int: "a whole number", str: "text"}.get(
-        hint, "true or false"
-    )
+    kinds = {Path: "a path", float: "a number", int: "a whole number", str: "text"}
+    kind = kinds.get(hint, "true or false")
+    if typing.get_origin(hint) is list:
+        kind = "a list of numbers, such as [150000, 300000]"
     raise InputError(f"{key} in {path.name} must be {kind}")

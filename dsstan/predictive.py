@@ -105,7 +105,7 @@ class Predictive:
 def carried_effect(fit: Fit, effect: str = "auto") -> tuple[Floats, str]:
     """Factor on w in the copies, shape (N,), and the name of the effect carried."""
     # By the settings alone: the name is published, and must not tell whether anybody is flagged.
-    partial = 0.0 < fit.gamma < np.inf
+    partial = 0.0 < fit.gamma < np.inf or fit.smoothing_moves
     if effect == "auto":
         effect = "w*" if fit.protection == "paper" and partial else "w"
     if effect == "w*" and fit.protection == "preserving" and partial:

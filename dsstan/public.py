@@ -133,6 +133,7 @@ def metadata(
         "combining_rule": combining_rule(release),
         "imputations": _imputations(release),
         "chain": chain_of(release),
+        "notes": _notes(release),
     }
 
 
@@ -159,9 +160,24 @@ def chain_of(release: Synthesis) -> list[dict[str, Any]] | None:
             "synthetic_column": step.problem.response,
             "model": model_of(step),
             "rounding": rounding_of(step),
+            "given": given,
         }
-        for step in release.steps
+        for step, given in zip(release.steps, _given(release), strict=True)
     ]
+
+
+def _given(release: Synthesis) -> list[list[str]]:
+    """Of each synthetic column, the synthetic columns that it was drawn given."""
+    found, made = [], list[str]()
+    for step in release.steps:
+        found.append([name for name in made if name in step.problem.design.formula.columns])
+        made.append(step.problem.response)
+    return found
+
+
+def _notes(release: Synthesis) -> list[str]:
+    """What must be said of the models beyond the common text."""
+    return [step.fit.public_note for step in release.steps if step.fit.public_note]
 
 
 def rounding_of(release: Synthesis) -> str:
@@ -234,13 +250,13 @@ In Python, `dsstan.combine(q, u, imputation=release.imputation)` does it, with `
 
 def _order(release: Synthesis) -> list[str]:
     """Of several synthetic columns, what each was drawn given."""
-    lines, made = [], list[str]()
-    for step in release.steps if len(release.steps) > 1 else ():
-        used = [name for name in made if name in step.problem.design.formula.columns]
-        given = ", ".join(f"`{name}`" for name in used)
+    if len(release.steps) == 1:
+        return []
+    lines = []
+    for name, used in zip(synthetic(release), _given(release), strict=True):
+        given = ", ".join(f"`{other}`" for other in used)
         how = f"given the synthetic values of {given}" if used else "by itself"
-        lines.append(f"`{step.problem.response}` was drawn {how}.")
-        made.append(step.problem.response)
+        lines.append(f"`{name}` was drawn {how}.")
     return lines
 
 
@@ -258,9 +274,8 @@ def analyst_readme(release: Synthesis, files: list[str]) -> str:
     named = [f"`{name.replace('`', chr(39))}`" for name in synthetic(release)]
     response = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
     order = "".join(f"\n{line}" for line in _order(release))
-    notes = [step.fit.public_note for step in release.steps if step.fit.public_note]
     use = how_to_use(release)
-    note = "".join(f"\n{text}\n" for text in notes)
+    note = "".join(f"\n{text}\n" for text in _notes(release))
     return f"""# Partially synthetic data
 
 {release.copies} copies of one table of {problem.n_records} records: `{files[0]}` to

@@ -120,9 +120,7 @@ generated quantities {
                      smoothed_correlation(d, phi, a_diag, protection,
                                           cov_model)),
                    a_diag, protection, y - X * beta, sigma_sq, tau_sq);
-    effect = rule == 2 && kept == 0
-             ? w
-             : carried_effect(w, a_diag, protection);
+    effect = carried_effect(w, a_diag, protection);
     for (i in 1 : N) {
       y_synthetic[i] = normal_rng(X[i] * beta + effect[i], sqrt(tau_sq));
     }

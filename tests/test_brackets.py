@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity.cases import fit_with
 from scipy import stats
+from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from conftest import small_table
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.fit import Fit
+from dsstan.latent import parameters_at
 from dsstan.models.bracket_cost import bracket_cost, sd_left
 from dsstan.models.bracketed import BracketedFit, fit_bracketed
 from dsstan.models.brackets import find_brackets
@@ -23,6 +25,7 @@ from dsstan.reading import read_release
 from dsstan.rounding import Rounding
 from dsstan.truncation import truncated_normal, truncated_sd
 
+FALSE_ALARM = 1e-5
 QUICK = {"chains": 2, "warmup": 400, "samples": 800, "engine": "embedded", "progress": False}
 EXACT = 1e-8
 """Quantiles, against SciPy's truncated normal."""
@@ -451,3 +454,43 @@ def test_settings_of_a_fit_name_the_brackets(plain, cuts):
     assert list(held["brackets"].values())[1] == [pytest.approx(c) for c in cuts]
     assert held["closed"] == "left"
     assert "brackets" not in plain.outcome  # one bracket a record
+
+
+def test_copies_of_a_smoothed_record_follow_the_law_without_its_effect(small, cuts, plain):
+    """Given the others' effects: its prior's mean and variance, cut to the bracket, no crowding."""
+    weights = ds.flag_isolated(plain, distance=0.15)
+    fit = fit_bracketed(small, cuts, weights=weights, start=plain, seed=2, **QUICK)
+    law = fit.predictive()
+    assert law.lone.sum() == weights.n_flagged == 1
+    at = int(np.flatnonzero(law.lone)[0])
+    rest = np.delete(np.arange(small.n_records), at)
+    scores = []
+    for k in range(400):
+        rng = np.random.default_rng(k)
+        w = law.effect_at(0, k, np.random.default_rng(k))
+        drawn = np.log(law.draw(0, k, rng))[at]
+        p = parameters_at(fit, 0, k)
+        R = np.exp(-p.phi * cdist(small.sites, small.sites))
+        gain = np.linalg.lstsq(R[np.ix_(rest, rest)], R[rest, at], rcond=1e-10)[0]
+        mean = small.X[at] @ p.beta + gain @ w[rest]
+        sd = np.sqrt(p.sigma_sq * (1 - gain @ R[rest, at]) + p.tau_sq)
+        low, high = fit.brackets.low_modelled[at], fit.brackets.high_modelled[at]
+        cut = stats.truncnorm((low - mean) / sd, (high - mean) / sd, mean, sd)
+        scores.append(cut.cdf(drawn))
+    assert stats.kstest(scores, "uniform").pvalue > FALSE_ALARM
+
+
+def test_a_truncated_fit_starts_a_restricted_one(small, cuts):
+    short = {**QUICK, "warmup": 200, "samples": 100}
+    free = fit_bracketed(small, cuts, likelihood="truncated", phi=3.0, seed=1, **short)
+    weights = ds.flag_isolated(free, distance=0.15)
+    kept = fit_bracketed(
+        small, cuts, likelihood="truncated", weights=weights, start=free, seed=2, **short
+    )
+    assert kept.kind == "restricted"
+    assert kept.phi_held == 3.0
+
+
+def test_cuts_on_another_scale_are_told(small):
+    with pytest.warns(DsstanWarning, match="all records are in one bracket"):
+        fit_bracketed(small, [1e-3, 2e-3], seed=1, **{**QUICK, "warmup": 50, "samples": 50})

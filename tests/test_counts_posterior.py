@@ -250,3 +250,46 @@ def test_the_posterior_is_calibrated(outcome):
     for name in names:
         judged = uniformity([r[name] for r in found], FAMILY_ALPHA / len(names))
         assert judged.passed, (name, judged)
+
+
+def small_counts(outcome: str) -> ds.Problem:
+    """Forty records of one outcome at distinct sites of the unit square."""
+    rng = np.random.default_rng(6)
+    s = rng.uniform(size=(40, 2))
+    R = np.exp(-5.0 * cdist(s, s))
+    eta = 1.2 + 0.8 * np.linalg.cholesky(R) @ rng.normal(size=40)
+    drawn = {
+        "poisson": lambda: rng.poisson(np.exp(eta)),
+        "negative binomial": lambda: rng.negative_binomial(4.0, 4.0 / (4.0 + np.exp(eta))),
+        "bernoulli": lambda: rng.uniform(size=40) < 1 / (1 + np.exp(1.2 - 2 * eta / 1.2)),
+    }[outcome]()
+    table = pd.DataFrame({"east": s[:, 0], "north": s[:, 1], "n": drawn.astype(int)})
+    return ds.prepare(table, "n ~ 1", coords=("east", "north"))
+
+
+def scalars_of(fit: CountFit) -> dict[str, np.ndarray]:
+    """Logs of the positive parameters, and the intercept."""
+    logs = {f"log {k}": np.log(fit.draws[k]) for k in ("sigma_sq", "phi", "size") if k in fit.draws}
+    return {"beta": fit.draws["beta"][:, :, 0], **logs}
+
+
+def test_local_moves_of_the_decay_leave_the_posterior_as_it_is(monkeypatch):
+    """Where global proposals are rarely taken, local ones join; here always, and never."""
+    problem = small_counts("poisson")
+    short = {"samples": 1500, "progress": False}
+    found = []
+    for seed, good in enumerate((0.0, 2.0), 1):
+        monkeypatch.setattr("dsstan.models._laplace.GOOD", good)
+        found.append(scalars_of(fit_counts(problem, "poisson", seed=seed, **short)))
+    assert_same_posterior(*found)
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="minutes of latent sampling: DSSTAN_NIGHTLY=1")
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_with_phi_free_the_posterior_is_that_of_a_long_latent_run(outcome):
+    """The Stan program, w a parameter and phi free, against the sampler that is the default."""
+    problem = small_counts(outcome)
+    latent = {"warmup": 2000, "samples": 8000, "adapt_delta": 0.98, "engine": "embedded"}
+    theirs = fit_counts(problem, outcome, sampler="nuts", seed=1, progress=False, **latent)
+    ours = fit_counts(problem, outcome, seed=2, samples=3000, progress=False)
+    assert_same_posterior(scalars_of(ours), scalars_of(theirs))

@@ -49,6 +49,9 @@ METADATA = {
     "files",
     "model",
     "combining_rule",
+    "imputations",
+    "chain",
+    "notes",
 }
 MODEL = {"formula", "outcome", "spatial_effect", "distance", "unit", "protection", "effect"}
 PARAMETERS = {"beta_0", "beta_1", "sigma_sq", "tau_sq", "phi"}

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from dsstan.correlation import decay_bounds
 from dsstan.errors import InputError, is_number
 from dsstan.models._outcomes import Outcome
 from dsstan.priors import _pair
@@ -47,7 +48,8 @@ class CountPriors:
         Range of sigma to which the prior is cut. By default 0.01 to 10 times its scale.
     phi_bounds
         Ends of the uniform prior of the decay, inverse of the coordinates' unit. By default
-        3 / d_max and 300 / d_max, d_max the largest distance between sites.
+        3 / d_max and 300 / d_max, d_max the largest distance between sites; for another
+        correlation function see :func:`dsstan.correlation.decay_bounds`.
     size
         Median of the negative binomial's size k (variance = mean + mean^2 / k), and standard
         deviation of log k, which is normal; cut at 3.5 of them.
@@ -60,7 +62,9 @@ class CountPriors:
     phi_bounds: tuple[float, float] | None = None
     size: tuple[float, float] = SIZE
 
-    def resolve(self, outcome: Outcome, X: Floats, d_max: float) -> ResolvedCountPriors:
+    def resolve(
+        self, outcome: Outcome, X: Floats, d_max: float, cov_model: str = "exponential"
+    ) -> ResolvedCountPriors:
         """Numbers for every setting.
 
         Raises
@@ -82,7 +86,7 @@ class CountPriors:
             variance=self.variance,
             sigma=sigma,
             sigma_bounds=(float(bounds[0]), float(bounds[1])),
-            phi_bounds=self.phi_bounds or (3.0 / d_max, 300.0 / d_max),
+            phi_bounds=self.phi_bounds or decay_bounds(d_max, cov_model),
             size=(float(self.size[0]), float(self.size[1])) if outcome.dispersed else None,
         )
         resolved.check()

@@ -30,7 +30,7 @@ def group_scales(
     rows: NDArray[np.intp],
 ) -> tuple[float, ...]:
     """Prior sd of a group's coefficients about the common ones, P numbers."""
-    if given is None and start is not None:
+    if given is None and start is not None and len(rows) == problem.n_records:
         return start.group_scale
     if given is None:
         X, y = problem.X[rows], problem.y[rows]

@@ -65,7 +65,8 @@ def fit_truncated(
     gamma = np.inf if gamma is None else gamma
     A = np.ones(problem.n_records)
     if restricted:
-        A = check_arguments(problem, weights, gamma, "paper", start, phi, True, "auto")
+        own = "Gaussian" if start is None else start.outcome  # the caller knows its kind
+        A = check_arguments(problem, weights, gamma, "paper", start, phi, True, "auto", own)
     if priors is None:
         priors = start.prior_settings if start is not None else Priors()
     resolved = priors.resolve(problem.y, problem.X, problem.d_max, cov_model=cov_model)

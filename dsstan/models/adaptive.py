@@ -103,8 +103,8 @@ class AdaptiveFit(Fit):
 class AdaptivePredictive(Predictive):
     """The Gaussian law of a copy with A of the copy's own draw.
 
-    Under ``paper`` copies carry w* = A w, records with A = 0 w itself; under ``preserving``, and
-    where gamma is infinite, all carry w.
+    Under ``paper`` copies carry w* = A w, records with A = 0 w itself; under ``preserving`` all
+    carry w. That goes by the rule and not by the draws: the name is published.
     """
 
     fit: AdaptiveFit

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import pinvh
+from scipy.spatial.distance import cdist
 
-from dsstan.correlation import correlation_code
+from dsstan.correlation import correlation, correlation_code
 from dsstan.engines import SamplerSettings
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.fit import Fit, fit
-from dsstan.latent import LatentModel, parameters_at, require_complete
+from dsstan.latent import LatentModel, Parameters, parameters_at, require_complete
 from dsstan.models._truncated import fit_truncated
 from dsstan.models.brackets import Brackets, find_brackets
 from dsstan.predictive import Predictive
@@ -109,6 +112,11 @@ class BracketedPredictive(Predictive):
     w is drawn given y, not given y and the copy's bracket: the bracket is a function of y, so
     that y has said it already. Then w, the brackets and the copy have together the law of
     w, the brackets and y.
+
+    Of a fully smoothed record (A_ii = 0) y says nothing: its w is a draw from the conditional
+    prior given the others, which may lie far outside, and a normal cut about it would pile up at
+    the bracket's end. Its copy is drawn from the law with that w integrated out,
+    N(x_i beta + m_i, v_i + tau_sq) cut to the bracket, each such record by itself.
     """
 
     fit: BracketedFit
@@ -127,6 +135,27 @@ class BracketedPredictive(Predictive):
         ends = np.concatenate([kept.first, kept.last]).tobytes()
         return super().label + self.fit.likelihood.encode() + ends
 
+    @cached_property
+    def lone(self) -> NDArray[np.bool_]:
+        """Fully smoothed records that carry w, at sites where nobody is smoothed less, (N,)."""
+        smoothed = self.fit.A == 0.0
+        informed = np.bincount(self.fit.problem.site, weights=~smoothed) > 0
+        return np.asarray(smoothed & (self.carried == 1.0) & ~informed[self.fit.problem.site])
+
+    def prior_given_others(self, p: Parameters, w: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of w of the lone records given w of all others, each (lone,)."""
+        problem = self.fit.problem
+        own = problem.site[self.lone]
+        first = np.unique(problem.site, return_index=True)[1]
+        rest = np.setdiff1d(np.arange(problem.n_sites), own)
+        R = correlation(
+            cdist(problem.unique_sites, problem.unique_sites), p.phi, self.fit.cov_model
+        )
+        gain = R[np.ix_(own, rest)] @ pinvh(R[np.ix_(rest, rest)])
+        m = gain @ w[first[rest]]
+        v = p.sigma_sq * (1.0 - np.sum(gain * R[np.ix_(own, rest)], axis=1))
+        return m, np.maximum(v, 0.0)
+
     def effect_at(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """The spatial effect of one draw at all records, shape (N,)."""
         return self.model.draw(parameters_at(self.fit, chain, iteration), rng)
@@ -136,9 +165,14 @@ class BracketedPredictive(Predictive):
         problem, kept = self.fit.problem, self.fit.brackets
         p = parameters_at(self.fit, chain, iteration)
         w = self.effect_at(chain, iteration, rng)
-        mean = self.X @ p.beta + self.carried * w
+        effect, spread = self.carried * w, np.full(problem.n_records, np.sqrt(p.tau_sq))
+        lone = self.lone
+        if lone.any() and kept.bounded:
+            m, v = self.prior_given_others(p, w)
+            effect[lone], spread[lone] = m, np.sqrt(v + p.tau_sq)
         z = rng.standard_normal(problem.n_records)
-        cut = truncated_normal(z, mean, np.sqrt(p.tau_sq), kept.low_modelled, kept.high_modelled)
+        mean = self.X @ p.beta + effect
+        cut = truncated_normal(z, mean, spread, kept.low_modelled, kept.high_modelled)
         drawn = np.asarray(problem.transform.inverse(cut))
         # Next to an end the column may hold nothing: the nearest value inside is the draw then.
         return kept.clip(drawn) if kept.bounded else drawn
@@ -307,9 +341,16 @@ def _check_start(
 def _notes(kept: Brackets) -> tuple[str, ...]:
     """What the user should know of the brackets."""
     alone = int(kept.single.sum())
+    found: tuple[str, ...] = ()
+    if len(kept.low) > 1 and np.count_nonzero(kept.counts) == 1:
+        found = (
+            "all records are in one bracket, so brackets keep nothing apart: cuts are on the "
+            "response's own scale, before any log",
+        )
     if not alone:
-        return ()
+        return found
     return (
+        *found,
         f"the copies of {alone} record{'' if alone == 1 else 's'} are equal to the truth: the "
         "column, as it is rounded, holds one value in their bracket. Give wider brackets",
     )

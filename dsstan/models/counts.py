@@ -240,7 +240,7 @@ def fit_counts(
         cov_model = start.cov_model if start is not None else "exponential"
     if priors is None:
         priors = start.prior_settings if start is not None else CountPriors()
-    resolved = priors.resolve(law, problem.X, problem.d_max)
+    resolved = priors.resolve(law, problem.X, problem.d_max, cov_model)
     held = float(np.median(start.draws["phi"])) if start is not None and phi is None else phi
     settings = SamplerSettings(
         chains,

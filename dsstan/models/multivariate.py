@@ -201,7 +201,15 @@ def fit_multivariate(
     if not restricted and phi is not None and not (is_number(phi) and 0 < phi < np.inf):
         raise InputError("phi must be positive and finite")
     A = check_arguments(
-        problem, weights, gamma, protection, start, phi if restricted else None, hold_phi, "auto"
+        problem,
+        weights,
+        gamma,
+        protection,
+        start,
+        phi if restricted else None,
+        hold_phi,
+        "auto",
+        MultivariateFit.outcome,
     )
     used = protection if restricted else "none"
     rows = np.flatnonzero(A == 1.0) if used == "cut" else np.arange(A.size)
@@ -258,6 +266,7 @@ def fit_multivariate(
     draws = _draws(drawn, found.n, problem.n_terms)
     notes = (
         *_notes(found, problem, rows),
+        *_decided_by_flagged(found, problem, rows, A, used),
         *protection_notes(
             problem,
             weights,
@@ -265,6 +274,7 @@ def fit_multivariate(
             used,
             phi=float(np.median(draws["phi"])),
             phi_from_start=held is not None and phi is None,
+            cov_model=named,
         ),
     )
     if weights is not None and weights.n_flagged == 0:
@@ -366,6 +376,26 @@ def _verdict(
     )
     own = {"sigma_sq": "T_0_0", "tau_sq": "tau_sq_0", "tau_sq / sigma_sq": "tau_sq_0 / T_0_0"}
     return Verdict(tuple(replace(c, where=own.get(c.where, c.where)) for c in verdict.checks))
+
+
+def _decided_by_flagged(
+    groups: Groups, problem: Problem, rows: NDArray[np.intp], A: Floats, protection: str
+) -> tuple[str, ...]:
+    """Groups whose regression rests on flagged records: their copies follow them nonetheless."""
+    if protection not in ("paper", "preserving"):
+        return ()
+    rest = rows[A[rows] == 1.0]
+    resting = [
+        k
+        for k, _ in not_estimable(groups, problem.X, rest)
+        if np.any((groups.index == k) & (A < 1.0))
+    ]
+    return tuple(
+        f"the coefficients of group {k} ({groups.column} {groups.labels[k]}) rest on its flagged "
+        'records, so copies follow them whatever the smoothing: protection "cut", a small '
+        "group_scale, or joining groups helps"
+        for k in resting
+    )
 
 
 def _notes(groups: Groups, problem: Problem, rows: NDArray[np.intp]) -> tuple[str, ...]:

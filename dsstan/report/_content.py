@@ -115,16 +115,27 @@ def _accepted(release: Synthesis) -> list[Finding]:
     return found
 
 
+def _unassessed(release: Synthesis) -> tuple[str, str]:
+    """Why there is no attacker's sd, and what to do."""
+    shares = "Judge the release by these shares, and by the copies of the records that stand out."
+    if len(release.steps) > 1 or release.fit.outcome != "Gaussian" or release.problem.n_missing:
+        return "The closed forms take one Gaussian response without gaps", shares
+    return (
+        "There is no unrestricted fit to hold this release against",
+        "Fit with start= an unrestricted fit.",
+    )
+
+
 def _of_risks(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding]:
     """What the intruder gains."""
     if not isinstance(risks, Assessment):
+        why, todo = _unassessed(release)
         return [
             Finding(
                 "warning",
                 "No intruder assessed",
-                "There is no unrestricted fit to hold this release against, so only the shares "
-                "of copies near the truth are known.",
-                "Fit with start= an unrestricted fit.",
+                f"{why}, so only the shares of copies near the truth are known.",
+                todo,
             )
         ]
     found = []
