@@ -137,8 +137,8 @@ def _as(value: Any, hint: Any, key: str, path: Path) -> Any:
         return [_as(v, kind, key, path) for v in value]
     if hint in (int, str, bool) and type(value) is hint:
         return value
-    kinds = {Path: "a path", float: "a number", int: "a whole number", str: "text"}
-    kind = kinds.get(hint, "true or false")
+    words = {Path: "a path", float: "a number", int: "a whole number", str: "text"}
+    kind = words.get(hint, "true or false")
     if typing.get_origin(hint) is list:
         kind = "a list of numbers, such as [150000, 300000]"
     raise InputError(f"{key} in {path.name} must be {kind}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -54,7 +55,7 @@ def with_brackets(problem, cuts, *, beta=(0.0, 0.0), tau_sq=1.0, draws=30, **giv
         notes=(),
         cov_model="exponential",
     )
-    own = {name: getattr(gaussian, name) for name in Fit.__annotations__ if name != "outcome"}
+    own = {name: getattr(gaussian, name) for name in (each.name for each in fields(Fit))}
     return BracketedFit(**own, brackets=find_brackets(problem, cuts, **given), gaussian=gaussian)
 
 
