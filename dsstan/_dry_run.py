@@ -112,8 +112,8 @@ def plan_release(
         The same as the run itself would raise before it samples, and for columns that give the
         response away.
     """
-    names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding", "cov_model")
-    check_choices(*(settings[name] for name in names))
+    names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding")
+    check_choices(*(settings[name] for name in names), settings.get("cov_model", "exponential"))
     root_seed(settings["seed"])
     sampler = _sampler(settings)
     begin = time.perf_counter()
@@ -128,7 +128,7 @@ def plan_release(
     flagged = _flagged(problem, settings)
     what = {
         **_data(problem),
-        "cov_model": settings["cov_model"],
+        "cov_model": settings.get("cov_model", "exponential"),
         "protection": settings["protection"],
         "gamma": settings["gamma"] if math.isfinite(settings["gamma"]) else "infinity",
         "flagged": flagged,
@@ -185,7 +185,7 @@ def plan_comparison(
     check_comparison(problem, grid["copies"], grid["workers"], None)
     what = {
         **_data(problem),
-        "cov_model": settings["cov_model"],
+        "cov_model": settings.get("cov_model", "exponential"),
         "settings": len(cells) + 1,
         "copies": list(grid["copies"]),
         **_fits(problem, settings, None),
@@ -218,7 +218,10 @@ def _prepared(table: Any, formula: str, settings: dict[str, Any]) -> Problem:
     usual = settings["priors"] or Priors()
     there = problem.observed
     usual.resolve(
-        problem.y[there], problem.X[there], problem.d_max, cov_model=settings["cov_model"]
+        problem.y[there],
+        problem.X[there],
+        problem.d_max,
+        cov_model=settings.get("cov_model", "exponential"),
     )
     return problem
 

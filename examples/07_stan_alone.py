@@ -99,6 +99,7 @@ data = {
     "coords": problem.sites,
     "A": np.where(flags.flagged, 0.0, 1.0),
     "protection": 1,  # paper
+    "cov_model": 1,  # exponential
     "phi": float(np.median(free.draws["phi"])),
     "r_lower": priors.r_bounds[0],
     "r_upper": priors.r_bounds[1],

@@ -414,6 +414,7 @@ def test_areas_are_regressed_with_their_counts_as_weights(small, release):
     assert table.loc[shown.name, "records"] == shown.present.sum() < 60
 
 
+@pytest.mark.filterwarnings("ignore:two copies")
 def test_copies_equal_to_the_original_have_its_risk_and_its_estimates(release):
     same = dataclasses.replace(release, values=np.tile(release.problem.original(), (2, 1)))
     row = compare_baselines(same, [], draws=2).set_index("method").loc["restricted"]

@@ -660,6 +660,7 @@ def _released(table, weights, folder, **options):
     return release.write(folder, **options) / "public"
 
 
+@pytest.mark.filterwarnings("ignore:two copies")
 def test_the_column_of_the_weights_is_withheld_from_the_copies(tmp_path):
     table = small_table(30)
     table["risk"] = [0, 1, 0] * 10

@@ -458,7 +458,7 @@ def test_the_surface_at_a_record_is_its_kriging_prediction(release):
     data = su._data(release, None)
     y = np.sin(3 * p.sites[:, 0]) - p.sites[:, 1]  # one value a site
     surface = surfaces._predicted(data, y, (1.0, 1e-9, 2.0), p.sites)
-    beta, _ = su.gls(p.X, y, su._covariance(p.sites, (1.0, 1e-9, 2.0)))
+    beta, _ = su.gls(p.X, y, su._covariance(p.sites, (1.0, 1e-9, 2.0), "exponential"))
     np.testing.assert_allclose(surface, y + (p.X.mean(axis=0) - p.X) @ beta, atol=1e-5)
 
 

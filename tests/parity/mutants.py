@@ -154,8 +154,8 @@ MUTATIONS = (
     Mutation(
         "cut keeps the flagged records",
         "dsstan/fit.py",
-        'return np.flatnonzero(A == 1.0) if protection == "cut" else np.arange(A.size)',
-        "return np.arange(A.size)",
+        'fitted = A == 1.0 if protection == "cut" else np.ones(A.size, dtype=bool)',
+        "fitted = np.ones(A.size, dtype=bool)",
         "latent and cut and hand",
     ),
     Mutation(
@@ -203,8 +203,8 @@ MUTATIONS = (
     Mutation(
         "the neighbour before the k-th",
         "dsstan/weights.py",
-        "distance[:, neighbour]",
-        "distance[:, neighbour - 1]",
+        "kth = np.asarray(distance[:, neighbour], dtype",
+        "kth = np.asarray(distance[:, neighbour - 1], dtype",
         "distances and neighbour",
     ),
     Mutation(
@@ -216,21 +216,21 @@ MUTATIONS = (
     ),
     Mutation(
         "copies carry w* instead of w",
-        "dsstan/synthesis.py",
-        "carried * w + noise",
-        "fit.A * w + noise",
+        "dsstan/predictive.py",
+        "self.carried * w + noise",
+        "self.fit.A * w + noise",
         "drawn_copies",
     ),
     Mutation(
         "copies of every protection carry w*",
-        "dsstan/synthesis.py",
+        "dsstan/predictive.py",
         "return np.ones_like(fit.A), effect",
         "return np.where(fit.A == 0, 1.0, fit.A), effect",
         "latent and copy and hand",
     ),
     Mutation(
         "copies without the nugget",
-        "dsstan/synthesis.py",
+        "dsstan/predictive.py",
         "noise = np.sqrt(p.tau_sq) *",
         "noise = 0.0 * np.sqrt(p.tau_sq) *",
         "drawn_copies",
