@@ -127,8 +127,10 @@ class Fit:
 
     @property
     def informing(self) -> NDArray[np.intp]:
-        """Positions of the records that inform the fit: those with a response, under ``cut``
-        the unflagged of them."""
+        """Positions of the records that inform the fit.
+
+        They are those with a response; under ``cut`` the unflagged of them.
+        """
         return _informing(self.A, self.protection, self.problem)
 
     @property

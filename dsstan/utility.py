@@ -53,7 +53,7 @@ def combine(
     """Combine the estimates of L partially synthetic copies (Reiter 2003).
 
     Not Rubin's rule for missing data, whose (1 + 1/L) b + u_bar is too wide here. Where the
-    response of some records was missing, by the nested rule of :func:`combine_nested`.
+    response of some records was missing, by the nested rule of ``dsstan.utility.combine_nested``.
 
     Parameters
     ----------

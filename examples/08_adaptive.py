@@ -10,7 +10,7 @@
 #
 # Both change with every draw of the sampler. The paper leaves open whether that converges
 # and what it does to the records. We fit it beside the two-stage way of
-# [example 2](02_differential_smoothing.py), look at who is smoothed, and measure what an intruder
+# [example 2](02_differential_smoothing.ipynb), look at who is smoothed, and measure what an intruder
 # learns of the lonely and of the others.
 
 # %%
@@ -32,7 +32,7 @@ SAMPLER = {"warmup": 1000, "samples": 1500}
 # %% [markdown]
 # ## The town
 #
-# The simulated incomes of [example 3](03_simulated_study.py): 500 people, three of whom have no
+# The simulated incomes of [example 3](03_simulated_study.ipynb): 500 people, three of whom have no
 # neighbour within 0.13, one of these on a very low income. (The tests take every third person.)
 # The truth is `sigma_sq = 4`, `tau_sq = 0.0625`, `phi = 12.7`.
 

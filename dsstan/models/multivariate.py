@@ -182,7 +182,7 @@ def fit_multivariate(
     ------
     InputError
         If arguments contradict each other, the groups can't be used, or there are more than
-        :data:`MAX_RECORDS` informing records.
+        ``MAX_RECORDS`` (1000) informing records.
     EngineError
         If the engine is missing or fails.
     """
