@@ -10,7 +10,8 @@
 #
 # Both change with every draw of the sampler. The paper leaves open whether that converges
 # and what it does to the records. We fit it beside the two-stage way of
-# [example 2](02_differential_smoothing.ipynb), look at who is smoothed, and measure what an intruder
+# [example 2](02_differential_smoothing.ipynb), look at who is smoothed, and measure what an
+# intruder
 # learns of the lonely and of the others.
 
 # %%
