@@ -50,7 +50,10 @@ print(age_free.summary()[["term", "mean", "q025", "q975", "ess_bulk"]].round(3).
 print(f"\n{flags.n_flagged} homes with no neighbour within {ALONE:g} km")
 ages = ds.synthesise(age_fit, COPIES, seed=3, progress=False)
 print(f"a copy's ages are whole numbers: {ages.table(0)['age'].dtype}")
-print(f"mean age in the copies {ages.values.mean():.1f}, sd {ages.values.std():.1f};", end=" ")
+print(
+    f"mean age in the restricted copies {ages.values.mean():.1f}, sd {ages.values.std():.1f};",
+    end=" ",
+)
 print(f"in the table {homes['age'].mean():.1f}, sd {homes['age'].std():.1f}")
 
 # %% [markdown]

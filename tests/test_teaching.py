@@ -141,7 +141,7 @@ def test_a_chain_keeps_the_effect_of_age(printed, san_francisco):
     )
     assert chain[1] < table[0] < chain[2]
     shares = {
-        name: _numbers(rf"{name} +age +{NUMBER}% +price +{NUMBER}% +both +{NUMBER}%", out)
+        name: _numbers(rf"\n{name} +age +{NUMBER}% +price +{NUMBER}% +both +{NUMBER}%", out)
         for name in ("flagged", "unflagged")
     }
     for age, price, both in shares.values():
