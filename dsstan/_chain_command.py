@@ -138,8 +138,7 @@ def run_chain(
     InputError
         If the job can't be read, or its steps make no chain; before any sampling.
     """
-    whole = {key: value for key, value in content.items() if key != "steps"}
-    told = chain_job(**arguments_of(whole, chain_job, path, _ELSEWHERE))
+    told = _head(content, path)
     steps = _steps(content["steps"], path)
     target = check_target(told["out_folder"])
     if told["format"] not in FORMATS:
@@ -167,9 +166,14 @@ def run_chain(
 
 def chain_workdir(content: Mapping[str, Any], path: Path) -> Path | None:
     """The working folder that a job names, if any."""
-    whole = {key: value for key, value in content.items() if key != "steps"}
-    folder: Path | None = arguments_of(whole, chain_job, path, _ELSEWHERE)["workdir"]
+    folder: Path | None = _head(content, path)["workdir"]
     return folder
+
+
+def _head(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The checked settings above the steps."""
+    whole = {key: value for key, value in content.items() if key != "steps"}
+    return chain_job(**arguments_of(whole, chain_job, path, _ELSEWHERE))
 
 
 def _steps(given: Any, path: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsstan.disclosure import RELATIVE, within
+from dsstan.disclosure import RELATIVE
 from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.formula import Design, ParsedFormula
@@ -64,22 +64,9 @@ class GivenSynthesis(Synthesis):
         for number in range(self.copies):
             yield design.X_of(self.table(number))
 
-    def _as_many(self, fit: Fit, imputations: int | None = None) -> Synthesis:
+    def _from(self, fit: Fit) -> Synthesis:
         """As many copies from another fit, at the same synthetic covariates."""
-        from dsstan.seeds import COMPARISON, seed_of, stream
-
-        return synthesise_given(
-            fit,
-            self.given[-1],
-            seed=seed_of(stream(self.seed, COMPARISON)),
-            effect="auto",
-            workers=1,
-            accept_failed=True,
-            accept_few_draws=True,
-            strict=False,
-            rounding="none" if self.rounding is None else "auto",
-            progress=False,
-        )
+        return self._as_many(fit, given=self.given[-1])
 
 
 def synthesise_given(
@@ -115,8 +102,7 @@ def synthesise_given(
         If the fit failed its verdict.
     """
     begin = time.perf_counter()
-    before = given.given if isinstance(given, GivenSynthesis) else ()
-    steps = (*before, given)
+    steps = given.steps
     check_chain([step.problem for step in steps], fit.problem)
     made = [step.problem.response for step in steps]
     check_columns(made, fit.other_columns, len(steps) + 1)
@@ -135,7 +121,7 @@ def synthesise_given(
     law = fit.predictive(effect)
     digits = find_digits(problem) if rounding == "auto" else None
 
-    uses = set(problem.design.formula.columns) & {step.problem.response for step in steps}
+    uses = set(problem.design.formula.columns) & set(made)
     # Made before the threads begin: formulaic's warnings are caught by a filter that all share.
     laws = [
         law.with_design(problem.design.X_of(given.table(k))) if uses else law for k in range(copies)
@@ -273,6 +259,6 @@ def joint_disclosure(release: GivenSynthesis, *, relative: float = RELATIVE) -> 
     for step in release.steps:
         truth = step.problem.original()
         near.append(np.abs(step.values - truth) <= relative * np.abs(truth))
-        table[step.problem.response] = within(step.values, truth, relative * np.abs(truth))
+        table[step.problem.response] = near[-1].mean(axis=0)
     table["all"] = np.mean(np.all(near, axis=0), axis=0)
     return table

@@ -50,8 +50,7 @@ class CompletedSynthesis(Synthesis):
     @property
     def fits(self) -> dict[str, Fit]:
         """The fits to the records that have a response, then that of each completed table."""
-        first = {f.kind: f for f in (self.fit.start, self.fit) if f is not None}
-        return first | {f"imputation_{i}": part.fit for i, part in enumerate(self.parts, 1)}
+        return super().fits | {f"imputation_{i}": part.fit for i, part in enumerate(self.parts, 1)}
 
     def _from(self, fit: Fit) -> Synthesis:
         """As many copies of as many imputations from another fit; see ``Synthesis``."""

@@ -186,7 +186,7 @@ class Synthesis:
         """
         return self._as_many(fit)
 
-    def _as_many(self, fit: Fit, imputations: int | None = None) -> Synthesis:
+    def _as_many(self, fit: Fit, **more: Any) -> Synthesis:
         return synthesise(
             fit,
             self.copies,
@@ -194,8 +194,8 @@ class Synthesis:
             accept_failed=True,
             accept_few_draws=True,
             rounding="none" if self.rounding is None else "auto",
-            imputations=imputations,
             progress=False,
+            **more,
         )
 
     def to_arviz(self) -> Any:
@@ -281,6 +281,16 @@ def synthesise(
         If L is below 1 or above the number of draws, or the effect is unknown.
     """
     begin = time.perf_counter()
+    how: dict[str, Any] = {
+        "seed": seed,
+        "effect": effect,
+        "workers": workers,
+        "accept_failed": accept_failed,
+        "accept_few_draws": accept_few_draws,
+        "strict": strict,
+        "rounding": rounding,
+        "progress": progress,
+    }
     if given is not None:
         from dsstan.chain import synthesise_given
 
@@ -290,34 +300,11 @@ def synthesise(
             raise InputError(
                 f"the copies given are {given.copies}, so as many must be drawn, not {copies}"
             )
-        return synthesise_given(
-            fit,
-            given,
-            seed=seed,
-            effect=effect,
-            workers=workers,
-            accept_failed=accept_failed,
-            accept_few_draws=accept_few_draws,
-            strict=strict,
-            rounding=rounding,
-            progress=progress,
-        )
+        return synthesise_given(fit, given, **how)
     if fit.problem.n_missing:
         from dsstan.imputation import synthesise_completed
 
-        return synthesise_completed(
-            fit,
-            copies,
-            imputations,
-            seed=seed,
-            effect=effect,
-            workers=workers,
-            accept_failed=accept_failed,
-            accept_few_draws=accept_few_draws,
-            strict=strict,
-            rounding=rounding,
-            progress=progress,
-        )
+        return synthesise_completed(fit, copies, imputations, **how)
     if imputations is not None:
         raise InputError("imputations are for a missing response, and none is missing")
     check_release(fit, copies, effect, workers, accept_failed, accept_few_draws, strict, rounding)

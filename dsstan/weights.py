@@ -155,13 +155,13 @@ def neighbour_distances(
     InputError
         If there are not that many other records or sites.
     """
+    if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
+        raise InputError("neighbour must be a whole number of at least 1")
     if within is not None:
         return _distances_within(problem, neighbour, by_site, within)
     if problem.n_missing:
         return _distances_to_observed(problem, neighbour, by_site)
     points = problem.unique_sites if by_site else problem.sites
-    if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
-        raise InputError("neighbour must be a whole number of at least 1")
     if neighbour >= len(points):
         kind = "sites" if by_site else "records"
         raise InputError(
@@ -175,8 +175,6 @@ def neighbour_distances(
 
 def _distances_to_observed(problem: Problem, neighbour: int, by_site: bool) -> Floats:
     """Distance to the k-th neighbour that has a response, shape (N,): the others inform nothing."""
-    if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
-        raise InputError("neighbour must be a whole number of at least 1")
     there = np.flatnonzero(problem.observed)
     own = np.unique(problem.site[there]) if by_site else there
     points = problem.unique_sites[own] if by_site else problem.sites[own]
@@ -195,8 +193,6 @@ def _distances_within(
     problem: Problem, neighbour: int, by_site: bool, group: NDArray[np.intp]
 ) -> Floats:
     """Distance to the k-th neighbour of the same group, shape (N,); infinite where none is."""
-    if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
-        raise InputError("neighbour must be a whole number of at least 1")
     found = np.full(problem.n_records, np.inf)
     for k in np.unique(group):
         own = np.flatnonzero(group == k)
