@@ -112,8 +112,9 @@ def plan_release(
         The same as the run itself would raise before it samples, and for columns that give the
         response away.
     """
-    names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding")
-    check_choices(*(settings[name] for name in names), settings.get("cov_model", "exponential"))
+    names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding", "cov_model")
+    settings = {"cov_model": "exponential", **settings}
+    check_choices(*(settings[name] for name in names))
     root_seed(settings["seed"])
     sampler = _sampler(settings)
     begin = time.perf_counter()
