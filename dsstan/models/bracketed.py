@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.linalg import pinvh
 from scipy.spatial.distance import cdist
 
-from dsstan.correlation import correlation, correlation_code
+from dsstan._fit_arguments import check_cov_model
+from dsstan.correlation import correlation
 from dsstan.engines import SamplerSettings
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.fit import Fit, fit
@@ -275,9 +276,8 @@ def fit_bracketed(
     kept = find_brackets(problem, cuts, column=column, closed=closed)
     if likelihood not in LIKELIHOODS:
         raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
-    named = cov_model or (start.cov_model if start is not None else "exponential")
-    correlation_code(named)
     _check_start(start, problem, kept, weights, likelihood)
+    named = check_cov_model(cov_model, start)
     common: dict[str, Any] = {"priors": priors, "engine": engine, "seed": seed}
     common |= {"weights": weights, "gamma": gamma, "phi": phi, "progress": progress}
     sampler: dict[str, Any] = {"chains": chains, "warmup": warmup, "samples": samples}

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dsstan._fit_arguments import check_arguments, check_cut
+from dsstan._fit_arguments import check_arguments, check_cov_model, check_cut
 from dsstan.conditions import Check, at_bounds, most_flagged
 from dsstan.correlation import correlation_code
 from dsstan.diagnose import Verdict, diagnose, protection_notes
@@ -223,7 +223,7 @@ def fit_multivariate(
         )
     if priors is None:
         priors = start.prior_settings if start is not None else Priors()
-    named = cov_model or (start.cov_model if start is not None else "exponential")
+    named = check_cov_model(cov_model, start)
     code = correlation_code(named)
     resolved = priors.resolve(problem.y[rows], problem.X[rows], problem.d_max, cov_model=named)
     spread = group_scales(group_scale, start, problem, rows)
