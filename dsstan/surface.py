@@ -10,8 +10,8 @@ from them, and ``stan/unrestricted.stan`` builds the same from natural data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -281,6 +281,38 @@ def first_nodes(cov_model: str) -> tuple[int, int]:
     return SMOOTH_NODES if cov_model == "matern52" else DEFAULT_NODES
 
 
+class Statistics(Protocol):
+    """Where the statistics of a surface come from: exact, or an approximation of C."""
+
+    @property
+    def rotation(self) -> Rotation:
+        """The data that the statistics are of."""
+
+    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
+        """Scaled statistics at each phi, as :func:`node_statistics` gives them for all r."""
+
+
+@dataclass(frozen=True)
+class ExactStatistics:
+    """Statistics of the exact covariance, by LAPACK.
+
+    Attributes
+    ----------
+    smoothed
+        M at a value of phi; see :func:`smoothed_correlation`.
+    rotation
+        The data.
+    """
+
+    smoothed: Callable[[float], Floats]
+    rotation: Rotation
+
+    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
+        """Scaled statistics at each phi, shape (H, K)."""
+        for value in phi:
+            yield node_statistics(self.smoothed(float(value)), self.rotation.Z, r)
+
+
 def build_surface(
     distances: Floats,
     X: Floats,
@@ -296,7 +328,7 @@ def build_surface(
     seed: int = 0,
     advance: Callable[[float], None] | None = None,
 ) -> Surface:
-    """Surface whose error at held-out points is below the tolerance.
+    """Exact surface whose error at held-out points is below the tolerance.
 
     Parameters
     ----------
@@ -313,6 +345,55 @@ def build_surface(
     nodes
         (G, H), taken as they are; by default 32 and 56 (48 and 84 for Matern 5/2), doubled as
         needed up to 64 and 112.
+    tolerance, seed, advance
+        See :func:`interpolate`.
+
+    Raises
+    ------
+    SurfaceError
+        If the error is not below the tolerance: with given nodes at once,
+        otherwise at the largest number of nodes tried.
+    """
+    smoothed = partial(
+        smoothed_correlation,
+        distances,
+        a_diag=a_diag,
+        protection=protection,
+        cov_model=cov_model,
+    )
+    return interpolate(
+        ExactStatistics(smoothed, rotate(X, y)),
+        phi_bounds,
+        r_bounds,
+        nodes or first_nodes(cov_model),
+        fixed=nodes is not None,
+        tolerance=tolerance,
+        seed=seed,
+        advance=advance,
+    )
+
+
+def interpolate(
+    source: Statistics,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+    nodes: tuple[int, int],
+    *,
+    fixed: bool = False,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    advance: Callable[[float], None] | None = None,
+) -> Surface:
+    """Surface of statistics whose error at held-out points is below the tolerance.
+
+    Parameters
+    ----------
+    source
+        Of the statistics.
+    phi_bounds, r_bounds
+        Ranges to cover; equal ends of ``phi_bounds`` hold the decay.
+    nodes
+        (G, H) to begin with, doubled as needed up to 64 and 112 unless they are ``fixed``.
     tolerance
         Largest error of the log density accepted.
     seed
@@ -323,24 +404,15 @@ def build_surface(
     Raises
     ------
     SurfaceError
-        If the error is not below the tolerance: with given nodes at once,
-        otherwise at the largest number of nodes tried.
+        If the error is not below the tolerance.
     """
-    held = phi_bounds[0] == phi_bounds[1]
-    g, h = nodes or first_nodes(cov_model)
-    smoothed = partial(
-        smoothed_correlation,
-        distances,
-        a_diag=a_diag,
-        protection=protection,
-        cov_model=cov_model,
-    )
+    g, h = nodes
     while True:
-        g = 1 if held else g
-        surface = _surface(smoothed, X, y, phi_bounds, r_bounds, (g, h), seed, advance)
+        g = 1 if phi_bounds[0] == phi_bounds[1] else g
+        surface = surface_of(source, phi_bounds, r_bounds, (g, h), seed=seed, advance=advance)
         if surface.error < tolerance:
             return surface
-        if nodes is not None or h >= MOST_NODES[1]:
+        if fixed or h >= MOST_NODES[1]:
             raise SurfaceError(
                 f"the interpolated log density is off by {surface.error:.2g} at a held-out point "
                 f"with {g} x {h} nodes; below {tolerance:g} is needed. Ask for more nodes, or "
@@ -349,25 +421,25 @@ def build_surface(
         g, h = min(2 * g, MOST_NODES[0]), min(2 * h, MOST_NODES[1])
 
 
-def _surface(
-    smoothed: Callable[[float], Floats],
-    X: Floats,
-    y: Floats,
+def surface_of(
+    source: Statistics,
     phi_bounds: tuple[float, float],
     r_bounds: tuple[float, float],
     nodes: tuple[int, int],
-    seed: int,
-    advance: Callable[[float], None] | None,
+    *,
+    seed: int = 0,
+    checks: int = HELD_OUT_PHI,
+    advance: Callable[[float], None] | None = None,
 ) -> Surface:
-    """Build and check one surface with the given nodes."""
+    """Surface with these nodes, its error measured at ``checks`` values of phi (none: infinite)."""
     g, h = nodes
     held = phi_bounds[0] == phi_bounds[1]
-    rotation = rotate(X, y)
+    rotation = source.rotation
     rng = np.random.default_rng(seed)
     check_phi = (
-        np.array([phi_bounds[0]])
+        np.full(min(checks, 1), phi_bounds[0])
         if held
-        else log_position_inv(rng.uniform(-1, 1, HELD_OUT_PHI), phi_bounds)
+        else log_position_inv(rng.uniform(-1, 1, checks), phi_bounds)
     )
     check_r = log_position_inv(rng.uniform(-1, 1, 24), r_bounds)
     r = log_position_inv(chebyshev_nodes(h), r_bounds)
@@ -378,22 +450,21 @@ def _surface(
     # One BLAS thread: the same bytes on every machine size, and no quarrel
     # with the sampler's own threads.
     with threadpool_limits(limits=1, user_api="blas"):
-        for i, phi in enumerate(phi_nodes):
-            m = smoothed(float(phi))
-            values.append((map_r @ node_statistics(m, rotation.Z, r)).T.ravel())
+        for i, found in enumerate(source.at(phi_nodes, r)):
+            values.append((map_r @ found).T.ravel())
             if advance is not None:
                 advance((i + 1) / total)
         coefficients = chebyshev_map(g) @ np.stack(values)
-        surface = Surface(coefficients, (g, h), phi_bounds, r_bounds, rotation, len(y), np.inf)
-        error = 0.0
-        for i, phi in enumerate(check_phi):
-            m = smoothed(float(phi))
-            exact = node_statistics(m, rotation.Z, check_r)
+        n = len(rotation.Z)
+        surface = Surface(coefficients, (g, h), phi_bounds, r_bounds, rotation, n, np.inf)
+        error = 0.0 if check_phi.size else np.inf
+        for i, exact in enumerate(source.at(check_phi, check_r)):
+            phi = float(check_phi[i])
             for s, ratio in zip(exact, check_r, strict=True):
-                error = max(error, error_at(surface, s, float(phi), float(ratio)))
+                error = max(error, error_at(surface, s, phi, float(ratio)))
             if advance is not None:
                 advance((g + i + 1) / total)
-    return Surface(coefficients, (g, h), phi_bounds, r_bounds, rotation, len(y), error)
+    return replace(surface, error=error)
 
 
 class Interpolant(Protocol):

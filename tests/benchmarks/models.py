@@ -21,6 +21,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parents[1] / "docs" / "benchmarks-models.md"
 SIZES = (200, 500)
+LIMIT = 1500.0
+"""Seconds after which a fit is stopped, and its row says so."""
 
 
 def cases() -> list[str]:
@@ -66,13 +68,18 @@ def report(rows: list[dict[str, Any]]) -> str:
         f"fresh process on {os.cpu_count()} cores ({platform.machine()}), 4 chains of 1000 + 1000 "
         "iterations unless the model's page says otherwise, phi free. Seconds are those of the "
         "fit, checks included. Worst effective sample size: the smallest bulk ESS of any "
-        "parameter. Memory: peak of the larger of the two processes. Compare rows of one run.",
+        "parameter. Memory: peak of the larger of the two processes. A fit that had not ended "
+        "after the seconds given was stopped. Compare rows of one run.",
         "",
         "| model | law of the response | N | seconds | worst ESS | worst ESS a second "
         "| divergent | verdict | peak MiB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
+        if "stopped" in r:
+            gone = f"stopped after {r['stopped']:.0f}"
+            lines.append(f"| {r['model']} | | {r['n']} | {gone} | | | | | |")
+            continue
         apart = "–" if r["divergent"] is None else f"{100 * r['divergent']:.2g}%"
         lines.append(
             f"| {r['model']} | {r['outcome']} | {r['n']} | {r['fit']:.1f} | {r['ess']:.0f} | "
@@ -87,6 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "N"), help="measure one, print JSON")
     parser.add_argument("--models", nargs="+", default=cases(), help="which models")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds a fit may take")
     parser.add_argument("--out", type=Path, default=OUT)
     told = parser.parse_args()
     if told.one:
@@ -96,8 +104,13 @@ def main() -> None:
     for name in told.models:
         for n in SIZES:
             command = [sys.executable, __file__, "--one", name, str(n)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
+            try:
+                done = subprocess.run(
+                    command, stdout=subprocess.PIPE, text=True, check=True, timeout=told.limit
+                )
+                rows.append(json.loads(done.stdout.splitlines()[-1]))
+            except subprocess.TimeoutExpired:
+                rows.append({"model": name, "n": n, "stopped": told.limit})
             print(rows[-1], flush=True)
     told.out.write_text(report(rows), encoding="utf-8")
 

@@ -1,0 +1,142 @@
+"""Statistics of the profile surface by Vecchia's approximation, in time linear in N.
+
+The density of the response is written as a product of conditionals, each given at most m records
+that come before in an ordering (Vecchia 1988, *JRSS B* 50; for the response with a nugget Datta,
+Banerjee, Finley and Gelfand 2016, *JASA* 111). Both statistics are then sums over records:
+
+    log|C| = sum_i log F_i,    Z'C^-1 Z = sum_i u_i u_i' / F_i
+
+with F_i and u_i the conditional variance and the residual of row i of Z given its neighbours.
+For a record, M among itself and its neighbours is reduced to tridiagonal form once for each phi,
+keeping the record's own axis; every nugget ratio r then costs one elimination that ends in F_i
+and u_i. Fully smoothed records (A_ii = 0) are independent of all others and need no neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.correlation import correlation_code
+from dsstan.large.neighbours import Neighbours
+from dsstan.surface import Rotation, rotate
+
+__all__ = ["VecchiaStatistics"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class VecchiaStatistics:
+    """Statistics of the surface as sums over records.
+
+    Attributes
+    ----------
+    rotation
+        The data, in the records' own order.
+    neighbours
+        Of the records with a spatial effect, in the ordering.
+    sites, a, own, z
+        Those records in the ordering: sites (q, 2), diagonals of A and of M (q,), rows of
+        Z (q, P + 1).
+    z_free, own_free
+        The records without a spatial effect: rows of Z, and their common M_ii.
+    code
+        Of the correlation function.
+    """
+
+    rotation: Rotation = field(repr=False)
+    neighbours: Neighbours = field(repr=False)
+    sites: Floats = field(repr=False)
+    a: Floats = field(repr=False)
+    own: Floats = field(repr=False)
+    z: Floats = field(repr=False)
+    z_free: Floats = field(repr=False)
+    own_free: float
+    code: int
+
+    @classmethod
+    def of(
+        cls,
+        sites: Floats,
+        X: Floats,
+        y: Floats,
+        *,
+        a_diag: Floats,
+        protection: str,
+        cov_model: str = "exponential",
+        neighbours: int = 15,
+        ordering: str = "maxmin",
+    ) -> VecchiaStatistics:
+        """Order the informing records and find their neighbours.
+
+        Parameters
+        ----------
+        sites, X, y
+            Planar coordinates (n, 2), design matrix (n, P) and response (n,).
+        a_diag, protection
+            See :func:`dsstan.surface.smoothed_correlation`.
+        cov_model
+            Correlation function.
+        neighbours, ordering
+            m, and an ordering; see :func:`dsstan.large.neighbours.order_places`.
+        """
+        rotation = rotate(X, y)
+        kept = np.flatnonzero(a_diag != 0.0)
+        near = Neighbours.of(sites[kept], neighbours, ordering)
+        rows = kept[near.order]
+        preserving = protection == "preserving"
+        a = np.ascontiguousarray(a_diag[rows])
+        return cls(
+            rotation,
+            near,
+            np.ascontiguousarray(sites[rows]),
+            a,
+            np.ones(rows.size) if preserving else a**2,
+            np.ascontiguousarray(rotation.Z[rows]),
+            rotation.Z[a_diag == 0.0],
+            1.0 if preserving else 0.0,
+            correlation_code(cov_model),
+        )
+
+    def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
+        """Statistics at every node.
+
+        Parameters
+        ----------
+        phi, r
+            Nodes, shapes (G,) and (H,).
+        records
+            Places in the ordering whose terms are summed; by default all, and the records
+            without a spatial effect too.
+
+        Returns
+        -------
+        ndarray
+            Shape (G, H, K), scaled as by :func:`dsstan.surface.node_statistics`.
+        """
+        from dsstan.large._kernels import node_sums
+
+        some = np.arange(len(self.sites)) if records is None else records
+        nodes = (np.ascontiguousarray(phi, dtype=np.float64), np.ascontiguousarray(r))
+        parts = node_sums(
+            *(self.sites, self.a, self.own, self.z, self.neighbours.earlier, some),
+            *(*nodes, self.code),
+        )
+        out = np.moveaxis(parts.sum(axis=0), 1, 2)
+        return out + self._apart(r) if records is None else np.asarray(out)
+
+    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
+        """Scaled statistics at each phi, shape (H, K)."""
+        for value in phi:
+            yield self.sums(np.array([value]), r)[0]
+
+    def _apart(self, r: Floats) -> Floats:
+        """Statistics of the records without a spatial effect, shape (H, K)."""
+        count, k = self.z_free.shape
+        scale = (1.0 + r) / (self.own_free + r)
+        squares = (self.z_free.T @ self.z_free)[np.tril_indices(k)]
+        return np.column_stack([-count * np.log(scale), scale[:, None] * squares])

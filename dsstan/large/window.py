@@ -1,0 +1,244 @@
+"""Where the posterior of (phi, r) lies, so that a surface of many records covers no more.
+
+The error of the interpolated log density grows with N while the posterior shrinks. So the terms
+of some records, each with all its neighbours, give a first surface over the whole range of the
+prior; the final one covers the box in which that surface is not negligible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.errors import SurfaceError
+from dsstan.large.vecchia import VecchiaStatistics
+from dsstan.surface import (
+    SMOOTH_NODES,
+    TOLERANCE,
+    Surface,
+    chebyshev_map,
+    chebyshev_nodes,
+    chebyshev_polynomials,
+    interpolate,
+    log_position_inv,
+)
+
+__all__ = ["Window", "narrowed_surface", "profile"]
+
+Floats = NDArray[np.float64]
+
+FIRST_RECORDS = 10_000
+"""Records whose terms make the first surface."""
+
+FIRST_NODES = (24, 48)
+
+DROP = 40.0
+"""Fall of the first surface's log density, from its top, at which the box ends."""
+
+EDGE = 25.0
+"""Least fall of the final log density at an end of the box that is not one of the prior."""
+
+LEAST_NODES = (8, 12)
+GRID = 161
+"""Points along each side at which a surface is looked at."""
+
+_WIDENINGS = 6
+
+
+@dataclass(frozen=True)
+class Window:
+    """A box of (phi, r) and where in it the log density is highest."""
+
+    phi_bounds: tuple[float, float]
+    r_bounds: tuple[float, float]
+    phi: float
+    r: float
+
+
+def profile(
+    surface: Surface, n: int, phi_bounds: tuple[float, float], r_bounds: tuple[float, float]
+) -> tuple[Floats, Floats, Floats]:
+    """Log density on a grid over a box, at the best beta and sigma_sq of each point.
+
+    Parameters
+    ----------
+    surface
+        Of the statistics.
+    n
+        Number of records that they are sums over.
+    phi_bounds, r_bounds
+        The box, within that of the surface.
+
+    Returns
+    -------
+    phi, r, density
+        Shapes (A,), (B,) and (A, B), up to a constant.
+    """
+    g, h = surface.nodes
+    count = 1 if phi_bounds[0] == phi_bounds[1] else GRID
+    phi = log_position_inv(np.linspace(-1, 1, count), phi_bounds)
+    r = log_position_inv(np.linspace(-1, 1, GRID), r_bounds)
+    t_phi = _basis(phi, surface.phi_bounds, g)
+    t_r = _basis(r, surface.r_bounds, h)
+    s = np.einsum("ag,gkh,bh->abk", t_phi, surface.coefficients.reshape(g, -1, h), t_r)
+    p = surface.rotation.b.size
+    full = np.empty((*s.shape[:2], p + 1, p + 1))
+    rows, cols = np.tril_indices(p + 1)
+    full[..., rows, cols] = s[..., 1:]
+    full[..., cols, rows] = s[..., 1:]
+    beta = np.linalg.solve(full[..., :p, :p], full[..., :p, p:])
+    rest = full[..., p, p] - (full[..., p, :p] * beta[..., 0]).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # The factor 1 + r of log|C| and that of the quadratic form cancel.
+        density = -0.5 * (s[..., 0] + n * np.log(rest))
+    return phi, r, np.where(np.isfinite(density), density, -np.inf)
+
+
+def _basis(values: Floats, bounds: tuple[float, float], n: int) -> Floats:
+    """Chebyshev polynomials at values within bounds, shape (len(values), n)."""
+    low, high = np.log(bounds[0]), np.log(bounds[1])
+    x = np.zeros(values.size) if high <= low else 2 * (np.log(values) - low) / (high - low) - 1
+    return np.stack([chebyshev_polynomials(float(v), n) for v in np.clip(x, -1, 1)])
+
+
+def narrowed_surface(
+    source: VecchiaStatistics,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+    *,
+    nodes: tuple[int, int] | None = None,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    advance: Callable[[float], None] | None = None,
+) -> tuple[Surface, Window]:
+    """Surface over the part of the range in which the posterior lies, and that part.
+
+    Parameters
+    ----------
+    source
+        Of the statistics.
+    phi_bounds, r_bounds
+        Range of the prior; equal ends of ``phi_bounds`` hold the decay.
+    nodes
+        (G, H), taken as they are; by default by the width of the part.
+    tolerance, seed, advance
+        See :func:`dsstan.surface.interpolate`.
+
+    Raises
+    ------
+    SurfaceError
+        If the tolerance is not met, or the posterior is not found.
+    """
+    rng = np.random.default_rng([seed, 1])
+    count = len(source.sites)
+    some = np.sort(rng.choice(count, min(count, FIRST_RECORDS), replace=False))
+    window = _first_window(source, some, phi_bounds, r_bounds)
+    for _ in range(_WIDENINGS):
+        surface = interpolate(
+            source,
+            window.phi_bounds,
+            window.r_bounds,
+            nodes or _nodes(window, phi_bounds, r_bounds),
+            fixed=nodes is not None,
+            tolerance=tolerance,
+            seed=seed,
+            advance=advance,
+        )
+        wider, found = _checked(surface, window, phi_bounds, r_bounds)
+        if not wider:
+            return surface, found
+        window = found
+    raise SurfaceError(
+        "the posterior of phi and tau_sq / sigma_sq was not found in the range of the prior; give "
+        "narrower ranges (Priors)"
+    )
+
+
+def _first_window(
+    source: VecchiaStatistics,
+    some: NDArray[np.int64],
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+) -> Window:
+    """The box in which the terms of some records are not negligible."""
+    g, h = FIRST_NODES
+    g = 1 if phi_bounds[0] == phi_bounds[1] else g
+    phi = log_position_inv(chebyshev_nodes(g), phi_bounds)
+    r = log_position_inv(chebyshev_nodes(h), r_bounds)
+    sums, n = source.sums(phi, r, some), some.size
+    if some.size == len(source.sites):
+        sums, n = sums + source._apart(r), len(source.rotation.Z)
+    values = np.stack([(chebyshev_map(h) @ one).T.ravel() for one in sums])
+    first = Surface(
+        chebyshev_map(g) @ values, (g, h), phi_bounds, r_bounds, source.rotation, n, np.inf
+    )
+    at_phi, at_r, density = profile(first, n, phi_bounds, r_bounds)
+    there = density > density.max() - DROP
+    top = np.unravel_index(int(np.argmax(density)), density.shape)
+    return Window(
+        _around(at_phi, there.any(axis=1), phi_bounds),
+        _around(at_r, there.any(axis=0), r_bounds),
+        float(at_phi[top[0]]),
+        float(at_r[top[1]]),
+    )
+
+
+def _around(
+    values: Floats, there: NDArray[np.bool_], bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """The range of the values that are there, one step wider on each side."""
+    if values.size == 1:
+        return bounds
+    where = np.flatnonzero(there)
+    low, high = max(where[0] - 1, 0), min(where[-1] + 1, values.size - 1)
+    return float(values[low]), float(values[high])
+
+
+def _nodes(
+    window: Window, phi_bounds: tuple[float, float], r_bounds: tuple[float, float]
+) -> tuple[int, int]:
+    """Nodes for a box: in proportion to its sides, and some for the least of boxes."""
+    found = []
+    for part, whole, most, least in (
+        (window.phi_bounds, phi_bounds, SMOOTH_NODES[0], LEAST_NODES[0]),
+        (window.r_bounds, r_bounds, SMOOTH_NODES[1], LEAST_NODES[1]),
+    ):
+        wide = np.log(whole[1] / whole[0])
+        share = 1.0 if wide == 0 else np.log(part[1] / part[0]) / wide
+        found.append(int(min(most, max(least, np.ceil(most * share)))))
+    return found[0], found[1]
+
+
+def _checked(
+    surface: Surface,
+    window: Window,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+) -> tuple[bool, Window]:
+    """Whether the box must be wider, and the box: the wider one, or this with its top."""
+    phi, r, density = profile(surface, surface.n, window.phi_bounds, window.r_bounds)
+    top = np.unravel_index(int(np.argmax(density)), density.shape)
+    least = density.max() - EDGE
+    along_phi, along_r = density.max(axis=1), density.max(axis=0)
+    new_phi = _wider(window.phi_bounds, phi_bounds, along_phi, least)
+    new_r = _wider(window.r_bounds, r_bounds, along_r, least)
+    wider = new_phi != window.phi_bounds or new_r != window.r_bounds
+    return wider, Window(new_phi, new_r, float(phi[top[0]]), float(r[top[1]]))
+
+
+def _wider(
+    part: tuple[float, float], whole: tuple[float, float], along: Floats, least: float
+) -> tuple[float, float]:
+    """A side of the box, stretched by its own width where the density is high at an end."""
+    if part[0] == part[1]:
+        return part
+    factor = part[1] / part[0]
+    low, high = part
+    if along[0] > least:
+        low = max(whole[0], part[0] / factor)
+    if along[-1] > least:
+        high = min(whole[1], part[1] * factor)
+    return float(low), float(high)
