@@ -135,8 +135,10 @@ class _Source:
     def _densely(self, p: Parameters) -> Terms:
         """The terms at one draw, in O(N^3)."""
         assert self.models is not None
+        model = self.models(p)
+        assert isinstance(model, LatentModel)
         carried, _ = carried_effect(self.fit.at(p), self.effect)
-        law = copy_law(self.models(p), p, carried)
+        law = copy_law(model, p, carried)
         root = np.linalg.cholesky(law.Vs)
         z = solve_triangular(root, law.H, lower=True, check_finite=False)
         return Terms(np.einsum("ij,ij->j", z, z), np.diag(law.H).copy(), law.score)

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from dsstan.seeds import GUESSABLE_BITS
 
 if TYPE_CHECKING:
+    from dsstan.priors import ResolvedPriors
     from dsstan.synthesis import Synthesis
 
 __all__ = [
     "CONDITIONS",
     "Check",
     "at_bounds",
+    "at_window",
     "conditions",
     "few_draws",
     "most_flagged",
@@ -131,6 +133,40 @@ def at_bounds(draws: Mapping[str, Floats], phi_bounds: Any, r_bounds: Any) -> li
         low, high = _ends(draws["phi"], phi_bounds)
         checks.append(_leaning("phi", low + high, "phi-at-bound", "at its ends"))
     return checks
+
+
+def at_window(
+    draws: Mapping[str, Floats], sampled: ResolvedPriors, priors: ResolvedPriors
+) -> list[Check]:
+    """Whether draws lie at an end of the box to which the surface of many records was narrowed.
+
+    Parameters
+    ----------
+    draws
+        ``phi``, ``sigma_sq`` and ``tau_sq``.
+    sampled, priors
+        The priors cut to that box, and whole. Equal ends are no ends of the box.
+    """
+    if sampled == priors:
+        return []
+    share = 0.0
+    for values, part, whole in (
+        (draws["phi"], sampled.phi_bounds, priors.phi_bounds),
+        (draws["tau_sq"] / draws["sigma_sq"], sampled.r_bounds, priors.r_bounds),
+    ):
+        ends = _ends(values, part)
+        share += sum(end for end, cut, own in zip(ends, part, whole, strict=True) if cut != own)
+    return [
+        Check(
+            "share at the ends of the surface",
+            share,
+            "0",
+            "ok" if share == 0.0 else "failure",
+            "phi and tau_sq / sigma_sq",
+            "give narrower ranges of phi and tau_sq / sigma_sq (Priors)",
+            "surface-error",
+        )
+    ]
 
 
 def _ratio_checks(draws: Mapping[str, Floats], r_bounds: Any) -> list[Check]:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from dsstan._fit_arguments import PROTECTIONS, check_arguments, check_cov_model, check_cut
-from dsstan.conditions import most_flagged
+from dsstan._fit_surface import fit_surface
+from dsstan.conditions import at_window, most_flagged
 from dsstan.diagnose import Verdict, diagnose, ess, protection_notes, rhat
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.errors import DsstanWarning, InputError
+from dsstan.large.approximations import EXACT, Covariance, choose_covariance
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.programs import Program
 from dsstan.progress import progress_bar
 from dsstan.seeds import root_seed, stan_seed
 from dsstan.stan_data import initial_values, natural_data
-from dsstan.surface import build_surface
 from dsstan.weights import Weights
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class Fit:
         What the user should know beside the verdict.
     cov_model
         Correlation function of w, one of :data:`dsstan.correlation.CORRELATIONS`.
+    covariance
+        The exact covariance, or the approximation that stands for it.
     """
 
     problem: Problem = field(repr=False)
@@ -111,6 +113,7 @@ class Fit:
     start: Fit | None = field(repr=False, default=None)
     notes: tuple[str, ...] = ()
     cov_model: str = "exponential"
+    covariance: Covariance = EXACT
 
     outcome: ClassVar[str] = "Gaussian"
     """Law of the response given the spatial effect, as the metadata name it."""
@@ -244,6 +247,7 @@ def fit(
     phi: float | None = None,
     hold_phi: bool = True,
     cov_model: str | None = None,
+    covariance: str | Covariance | None = None,
     priors: Priors | None = None,
     engine: str = "auto",
     chains: int = 4,
@@ -286,6 +290,11 @@ def fit(
         Correlation function of w, ``"exponential"`` (the paper's), ``"matern32"`` or
         ``"matern52"``; see :mod:`dsstan.correlation`. By default that of ``start``, else
         the exponential.
+    covariance
+        ``"exact"``, ``"vecchia"``, ``"predictive_process"``, or one of the last two with its
+        settings (:mod:`dsstan.large.approximations`). ``"auto"``, the default without ``start``,
+        is exact up to 2000 informing records and Vecchia's beyond; with ``start`` the default
+        is that of ``start``.
     priors
         Prior settings; see :class:`dsstan.Priors`. By default those of ``start``, resolved
         for the records that inform this fit.
@@ -329,7 +338,7 @@ def fit(
     restricted = weights is not None
     used = protection if restricted else "none"
     rows = _informing(A, used, problem)
-    y, X, sites = problem.y[rows], problem.X[rows], problem.sites[rows]
+    y, X = problem.y[rows], problem.X[rows]
     if restricted and used == "cut":
         check_cut(X, len(rows), problem)
     if priors is None:
@@ -342,13 +351,16 @@ def fit(
     phi_bounds = resolved.phi_bounds if held is None else (held, held)
     kind = "restricted" if restricted else "unrestricted"
     label = f"{kind} fit"
+    if covariance is None:
+        covariance = "auto" if start is None else start.covariance
+    reckoned = choose_covariance(covariance, len(rows))
     runner = get_engine(engine)
     with progress_bar(f"{label}: surface", progress) as advance:
-        surface = build_surface(
-            cdist(sites, sites),
-            X,
-            y,
-            a_diag=A[rows],
+        built = fit_surface(
+            reckoned,
+            problem,
+            rows,
+            A=A,
             protection=used,
             phi_bounds=phi_bounds,
             r_bounds=resolved.r_bounds,
@@ -357,23 +369,32 @@ def fit(
             seed=stan_seed(root),
             advance=advance,
         )
-    natural = _natural(program, kind, held, restricted, len(rows)) and not problem.n_missing
+    surface, sampled = built.surface, built.sampled(resolved)
+    natural = (
+        reckoned is EXACT
+        and _natural(program, kind, held, restricted, len(rows))
+        and not problem.n_missing
+    )
     if program == "natural" and not natural:
         raise InputError(
-            "the program that takes natural data needs a response in every record: leave program "
-            'at "auto"'
+            "the program that takes natural data needs a response in every record, and the exact "
+            'covariance: leave program at "auto"'
         )
     name = kind if natural else "surface"
     data = (
         natural_data(problem, A, used, held, resolved, surface, cov_model=cov_model)
         if natural
-        else {**surface.stan_data(), **resolved.stan_data()}
+        else {**surface.stan_data(), **sampled.stan_data()}
     )
     _LOG.info(
         "%s: program %s on %s, %d of %d records inform it, %d x %d nodes",
         *(label, name, runner.name, len(rows), problem.n_records, *surface.nodes),
     )
-    inits = initial_values(start, surface, resolved, held, chains, root, natural)
+    inits = (
+        initial_values(start, surface, resolved, held, chains, root, natural)
+        if built.window is None
+        else built.starts(chains, root, held is not None)
+    )
     with progress_bar(f"{label}: sampling ({runner.name})", progress) as advance:
         drawn = runner.sample(
             Program(name),
@@ -430,13 +451,16 @@ def fit(
             surface_error=error,
             phi_bounds=None if held is not None else resolved.phi_bounds,
             r_bounds=resolved.r_bounds,
-            more=()
-            if weights is None
-            else (
-                most_flagged(
-                    weights.n_flagged,
-                    problem.n_records,
-                    chosen=weights.rule not in ("correlation", "distance"),
+            more=(
+                *at_window(draws, sampled, resolved),
+                *(
+                    most_flagged(
+                        w.n_flagged,
+                        problem.n_records,
+                        chosen=w.rule not in ("correlation", "distance"),
+                    )
+                    for w in (weights,)
+                    if w is not None
                 ),
             ),
         ),
@@ -444,6 +468,7 @@ def fit(
         start=start.start if start is not None and start.kind == "restricted" else start,
         notes=notes,
         cov_model=cov_model,
+        covariance=reckoned,
     )
 
 

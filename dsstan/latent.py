@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from dsstan.correlation import correlation
 from dsstan.errors import InputError
 from dsstan.geo import as_cells, planar
+from dsstan.large.approximations import EXACT, Vecchia
 from dsstan.progress import progress_bar
 from dsstan.seeds import LATENT, root_seed, stream
 from dsstan.surface import smoothed_correlation
@@ -76,6 +77,22 @@ def require_gaussian(fit: Fit) -> None:
         )
 
 
+def require_exact(fit: Fit) -> None:
+    """Refuse a fit whose covariance is approximated.
+
+    Raises
+    ------
+    InputError
+        If so: what needs it inverts an N x N matrix.
+    """
+    if fit.covariance is not EXACT:
+        raise InputError(
+            f"this reckons with the exact covariance and the fit with another ({fit.covariance}): "
+            "disclosure(), attack() and utility() take such a fit; for this, take a smaller table "
+            'or fit with covariance="exact"'
+        )
+
+
 def require_complete(problem: Problem) -> None:
     """Refuse a problem whose response is missing in some records.
 
@@ -119,6 +136,7 @@ class LatentModel:
 
     def __init__(self, fit: Fit) -> None:
         require_gaussian(fit)
+        require_exact(fit)
         if fit.smoothing_moves:
             raise InputError(
                 "A of this fit changes from draw to draw, which this does not reckon with: "
@@ -185,11 +203,31 @@ class LatentModel:
         return np.asarray(K - KA @ self._solve(M, p, KA.T))
 
 
-def latent_models(fit: Fit) -> Callable[[Parameters], LatentModel]:
+class Conditional(Protocol):
+    """The law of w given y: :class:`LatentModel`, or that of an approximation."""
+
+    def draw(self, p: Parameters, rng: np.random.Generator) -> Floats:
+        """One draw of w at all records, shape (N,)."""
+
+    def mean(self, p: Parameters, places: Floats | None = None) -> Floats:
+        """E[w | y, parameters] at the records (N,), or at planar places (m, 2)."""
+
+
+def latent_model(fit: Fit) -> Conditional:
+    """The law of w given y under the covariance that the fit reckons with."""
+    covariance = fit.covariance
+    if isinstance(covariance, Vecchia):
+        from dsstan.large.latent import SparseLatentModel
+
+        return SparseLatentModel(fit, covariance.neighbours, covariance.ordering)
+    return LatentModel(fit)
+
+
+def latent_models(fit: Fit) -> Callable[[Parameters], Conditional]:
     """The law of w given y for any draw: one for all, or where A changes one a draw."""
     if fit.smoothing_moves:
         return lambda p: LatentModel(fit.at(p))
-    model = LatentModel(fit)
+    model = latent_model(fit)
     return lambda p: model
 
 

@@ -55,9 +55,9 @@ class Predictive:
 
     def prepare(self) -> None:
         """What all copies share."""
-        from dsstan.latent import LatentModel
+        from dsstan.latent import latent_model
 
-        self.model = LatentModel(self.fit)
+        self.model = latent_model(self.fit)
 
     def with_design(self, X: Floats) -> Self:
         """The same law at another design matrix, shape (N, P), as synthetic covariates make it.

@@ -380,6 +380,7 @@ def interpolate(
     nodes: tuple[int, int],
     *,
     fixed: bool = False,
+    growth: float = 2.0,
     tolerance: float = TOLERANCE,
     seed: int = 0,
     advance: Callable[[float], None] | None = None,
@@ -393,7 +394,8 @@ def interpolate(
     phi_bounds, r_bounds
         Ranges to cover; equal ends of ``phi_bounds`` hold the decay.
     nodes
-        (G, H) to begin with, doubled as needed up to 64 and 112 unless they are ``fixed``.
+        (G, H) to begin with; unless they are ``fixed``, ``growth`` times as many as needed, up
+        to 64 and 112.
     tolerance
         Largest error of the log density accepted.
     seed
@@ -418,7 +420,9 @@ def interpolate(
                 f"with {g} x {h} nodes; below {tolerance:g} is needed. Ask for more nodes, or "
                 "narrow the ranges of phi and tau_sq / sigma_sq (Priors)"
             )
-        g, h = min(2 * g, MOST_NODES[0]), min(2 * h, MOST_NODES[1])
+        g, h = (
+            min(math.ceil(growth * now), most) for now, most in zip((g, h), MOST_NODES, strict=True)
+        )
 
 
 def surface_of(

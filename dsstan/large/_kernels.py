@@ -8,6 +8,7 @@ block by block, in the order of the records, so their bytes do not depend on the
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,17 @@ from numba import njit, prange
 BLOCK = 2048
 """Records whose terms are summed before the sums of blocks are added."""
 
+PARALLEL = threading.Lock()
+"""To be held around a function that runs on all cores: not every threading layer of numba allows
+two such at once."""
+
 LANES = 16
 """Records that go through the arithmetic side by side, as the processor's vectors do."""
 
 _FLUSH = 2  # times LANES factors of a determinant are multiplied before a logarithm is taken
 
 
-@njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, inline="always")
 def _correlation(d: float, phi: float, code: int) -> float:
     u = phi * d
     e = math.exp(-u)
@@ -33,7 +38,7 @@ def _correlation(d: float, phi: float, code: int) -> float:
     return e * (1.0 + u + u * u / 3.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _tridiagonal(m: Any, w: Any, n: int, k: int, v: Any, p: Any, s: Any, tau: Any) -> None:
     """Reduce symmetric matrices to tridiagonal form in place, keeping the first axis of each.
 
@@ -67,10 +72,10 @@ def _tridiagonal(m: Any, w: Any, n: int, k: int, v: Any, p: Any, s: Any, tau: An
         for i in range(j + 1, n):
             for e in range(LANES):
                 p[i, e] += m[i, i, e] * v[i, e]
-            for l in range(j + 1, i):
+            for o in range(j + 1, i):
                 for e in range(LANES):
-                    p[i, e] += m[i, l, e] * v[l, e]
-                    p[l, e] += m[i, l, e] * v[i, e]
+                    p[i, e] += m[i, o, e] * v[o, e]
+                    p[o, e] += m[i, o, e] * v[i, e]
         for e in range(LANES):
             s[e] = 0.0
         for i in range(j + 1, n):
@@ -83,9 +88,9 @@ def _tridiagonal(m: Any, w: Any, n: int, k: int, v: Any, p: Any, s: Any, tau: An
             for e in range(LANES):
                 p[i, e] -= s[e] * v[i, e]
         for i in range(j + 1, n):
-            for l in range(j + 1, i + 1):
+            for o in range(j + 1, i + 1):
                 for e in range(LANES):
-                    m[i, l, e] -= v[i, e] * p[l, e] + p[i, e] * v[l, e]
+                    m[i, o, e] -= v[i, e] * p[o, e] + p[i, e] * v[o, e]
         for c in range(k):
             for e in range(LANES):
                 s[e] = 0.0
@@ -99,7 +104,7 @@ def _tridiagonal(m: Any, w: Any, n: int, k: int, v: Any, p: Any, s: Any, tau: An
                     w[i, c, e] -= s[e] * v[i, e]
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def node_sums(
     sites: Any,
     a: Any,
@@ -221,7 +226,7 @@ def node_sums(
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sink(heap: Any, where: Any, key: Any, label: Any, at: int, size: int) -> None:
     """Let the entry at a place of a max-heap sink to where it belongs; ties by label."""
     moving = heap[at]
@@ -235,9 +240,7 @@ def _sink(heap: Any, where: Any, key: Any, label: Any, at: int, size: int) -> No
             if key[right] > key[left] or (key[right] == key[left] and label[right] < label[left]):
                 child = other
         best = heap[child]
-        if key[best] > key[moving] or (
-            key[best] == key[moving] and label[best] < label[moving]
-        ):
+        if key[best] > key[moving] or (key[best] == key[moving] and label[best] < label[moving]):
             heap[at] = best
             where[best] = at
             at = child
@@ -247,7 +250,7 @@ def _sink(heap: Any, where: Any, key: Any, label: Any, at: int, size: int) -> No
     where[moving] = at
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def maxmin_order(
     places: Any, label: Any, begin: Any, end: Any, left: Any, box: Any, first: int
 ) -> Any:
@@ -315,7 +318,7 @@ def maxmin_order(
     return order
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
 def conditional_weights(
     sites: Any, a: Any, own: Any, neighbours: Any, phi: float, r: float, code: int
 ) -> Any:
@@ -361,8 +364,8 @@ def conditional_weights(
                         d = math.sqrt(dx * dx + dy * dy)
                         value = a[here] * a[there] * _correlation(d, phi, code)
                         least = 0.0
-                    for l in range(y):
-                        value -= root[x, l] * root[y, l]
+                    for o in range(y):
+                        value -= root[x, o] * root[y, o]
                     if y < x:
                         root[x, y] = value / root[y, y] if root[y, y] > 0.0 else 0.0
                     elif x == count:
@@ -371,14 +374,14 @@ def conditional_weights(
                         root[x, x] = math.sqrt(value) if value > least else 0.0
             for x in range(count - 1, -1, -1):
                 value = root[count, x]
-                for l in range(x + 1, count):
-                    value -= root[l, x] * half[l]
+                for o in range(x + 1, count):
+                    value -= root[o, x] * half[o]
                 half[x] = value / root[x, x] if root[x, x] > 0.0 else 0.0
                 weights[i, x] = half[x]
     return weights, variance
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def unwind(weights: Any, neighbours: Any, u: Any) -> None:
     """Solve (I - B) x = u in place: every record from those before it."""
     n, m = neighbours.shape
@@ -392,7 +395,7 @@ def unwind(weights: Any, neighbours: Any, u: Any) -> None:
         u[i] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def unwind_transposed(weights: Any, neighbours: Any, u: Any) -> None:
     """Solve (I - B)' x = u in place: every record hands on to those before it."""
     n, m = neighbours.shape
@@ -405,7 +408,7 @@ def unwind_transposed(weights: Any, neighbours: Any, u: Any) -> None:
             u[o] += weights[i, j] * value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def precision_times(weights: Any, variance: Any, neighbours: Any, u: Any) -> Any:
     """(I - B)' F^-1 (I - B) u."""
     n, m = neighbours.shape

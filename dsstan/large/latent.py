@@ -23,7 +23,14 @@ from scipy.spatial import cKDTree
 
 from dsstan.correlation import correlation_code
 from dsstan.errors import EngineError
-from dsstan.large.neighbours import Neighbours
+from dsstan.large._kernels import (
+    PARALLEL,
+    conditional_weights,
+    precision_times,
+    unwind,
+    unwind_transposed,
+)
+from dsstan.large.neighbours import neighbours_of
 from dsstan.latent import Parameters, require_gaussian
 
 if TYPE_CHECKING:
@@ -67,7 +74,8 @@ class SparseLatentModel:
         self.a_rows = fit.A[self.rows]
         self.y, self.X = problem.y[self.rows], problem.X[self.rows]
         self.code = correlation_code(fit.cov_model)
-        near = Neighbours.of(problem.unique_sites, neighbours, ordering)
+        first = np.unique(problem.site, return_index=True)[1]
+        near = neighbours_of(problem, first, neighbours, ordering)
         # From here on sites are numbered by their place in the ordering.
         place = np.empty(near.order.size, dtype=np.intp)
         place[near.order] = np.arange(near.order.size)
@@ -78,7 +86,7 @@ class SparseLatentModel:
         self.ones = np.ones(len(self.sites))
         # Records with a spatial effect, for the preconditioner.
         self.kept = np.flatnonzero(self.a_rows != 0.0)
-        self.response = Neighbours.of(problem.sites[self.rows[self.kept]], neighbours, ordering)
+        self.response = neighbours_of(problem, self.rows[self.kept], neighbours, ordering)
         ordered = self.kept[self.response.order]
         self.response_rows = ordered
         self.response_sites = np.ascontiguousarray(problem.sites[self.rows[ordered]])
@@ -88,20 +96,27 @@ class SparseLatentModel:
         self.own = self.response_a**2 + self.removed[ordered]
         self.worst_residual, self.most_iterations = 0.0, 0
         self._process = lru_cache(maxsize=1)(self._weights)
+        # Conjugate gradients come to the same end from any preconditioner: one for all draws.
+        phi, r = (
+            float(np.median(fit.draws[top] / fit.draws[bottom] if bottom else fit.draws[top]))
+            for top, bottom in (("phi", ""), ("tau_sq", "sigma_sq"))
+        )
+        with PARALLEL:
+            self.near = conditional_weights(
+                *(self.response_sites, self.response_a, self.own, self.response.earlier),
+                *(phi, r, self.code),
+            )
 
     def _weights(self, phi: float) -> tuple[Floats, Floats]:
         """B and the conditional variances of the process, of partial sill 1."""
-        from dsstan.large._kernels import conditional_weights
-
-        B, F = conditional_weights(
-            self.sites, self.ones, self.ones, self.earlier, phi, 0.0, self.code
-        )
+        with PARALLEL:
+            B, F = conditional_weights(
+                self.sites, self.ones, self.ones, self.earlier, phi, 0.0, self.code
+            )
         return np.asarray(B), np.asarray(F)
 
     def _times_K(self, p: Parameters, right: Floats) -> Floats:
         """K right, of the sites."""
-        from dsstan.large._kernels import unwind, unwind_transposed
-
         B, F = self._process(p.phi)
         out = right.copy()
         unwind_transposed(B, self.earlier, out)
@@ -111,7 +126,10 @@ class SparseLatentModel:
 
     def _at_sites(self, weight: Floats) -> Floats:
         """Sums of weights of the informing records at each site."""
-        return np.bincount(self.site_rows, weights=weight, minlength=len(self.sites))
+        return np.asarray(
+            np.bincount(self.site_rows, weights=weight, minlength=len(self.sites)),
+            dtype=np.float64,
+        )
 
     def _noise(self, p: Parameters) -> Floats:
         """Diagonal of D, shape (n,)."""
@@ -125,13 +143,7 @@ class SparseLatentModel:
         EngineError
             If the residual does not fall below :data:`RESIDUAL`.
         """
-        from dsstan.large._kernels import conditional_weights, precision_times
-
         noise = self._noise(p)
-        B, F = conditional_weights(
-            *(self.response_sites, self.response_a, self.own, self.response.earlier),
-            *(p.phi, p.tau_sq / p.sigma_sq, self.code),
-        )
 
         def times(x: Floats) -> Floats:
             k = self._times_K(p, self._at_sites(self.a_rows * x))
@@ -139,7 +151,7 @@ class SparseLatentModel:
 
         def nearly(x: Floats) -> Floats:
             out = x / noise
-            inside = precision_times(B, F, self.response.earlier, x[self.response_rows])
+            inside = precision_times(*self.near, self.response.earlier, x[self.response_rows])
             out[self.response_rows] = inside / p.sigma_sq
             return out
 
@@ -169,8 +181,6 @@ class SparseLatentModel:
 
     def draw(self, p: Parameters, rng: np.random.Generator) -> Floats:
         """One draw of w at all records, shape (N,)."""
-        from dsstan.large._kernels import unwind
-
         B, F = self._process(p.phi)
         w0 = np.sqrt(p.sigma_sq * F) * rng.standard_normal(len(self.sites))
         unwind(B, self.earlier, w0)
@@ -188,8 +198,6 @@ class SparseLatentModel:
         at_sites = self._times_K(p, weight)
         if places is None:
             return np.asarray(at_sites[self.site])
-        from dsstan.large._kernels import conditional_weights
-
         m = min(FOR_PLACES * self.neighbours, len(self.sites))
         near = cKDTree(self.sites).query(places, k=np.arange(1, m + 1), workers=-1)[1]
         # Places come after all sites; only their own weights are asked for.
@@ -198,5 +206,6 @@ class SparseLatentModel:
         earlier = np.full((len(both), m), -1, dtype=np.int32)
         earlier[used.size :] = number.reshape(near.shape)
         ones = np.ones(len(both))
-        B, _ = conditional_weights(both, ones, ones, earlier, p.phi, 0.0, self.code)
+        with PARALLEL:
+            B, _ = conditional_weights(both, ones, ones, earlier, p.phi, 0.0, self.code)
         return np.asarray((B[used.size :] * at_sites[near]).sum(axis=1))

@@ -8,8 +8,10 @@ near neighbours of each.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,10 @@ from scipy.spatial import cKDTree
 
 from dsstan.errors import InputError
 
-__all__ = ["ORDERINGS", "Neighbours", "earlier_neighbours", "order_places"]
+if TYPE_CHECKING:
+    from dsstan.problem import Problem
+
+__all__ = ["ORDERINGS", "Neighbours", "earlier_neighbours", "neighbours_of", "order_places"]
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -52,6 +57,31 @@ class Neighbours:
         """Order places, shape (n, 2), and find the neighbours of each."""
         order = order_places(places, ordering)
         return cls(order, earlier_neighbours(places[order], neighbours))
+
+
+_KNOWN: WeakKeyDictionary[Problem, dict[tuple[int, str, bytes], Neighbours]] = WeakKeyDictionary()
+"""Orderings of problems that are still in use, by settings and records."""
+
+
+def neighbours_of(
+    problem: Problem, rows: NDArray[np.intp], neighbours: int, ordering: str
+) -> Neighbours:
+    """Ordering and neighbours of some records of a problem, found once for all its fits.
+
+    Parameters
+    ----------
+    problem
+        The prepared table.
+    rows
+        Positions of the records.
+    neighbours, ordering
+        m, and the ordering.
+    """
+    known = _KNOWN.setdefault(problem, {})
+    key = (neighbours, ordering, hashlib.sha256(rows.astype(np.int64).tobytes()).digest())
+    if key not in known:
+        known[key] = Neighbours.of(problem.sites[rows], neighbours, ordering)
+    return known[key]
 
 
 def order_places(places: Floats, ordering: str = "maxmin") -> Places:

@@ -16,13 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.correlation import correlation_code
-from dsstan.large.neighbours import Neighbours
+from dsstan.large.neighbours import Neighbours, neighbours_of
 from dsstan.surface import Rotation, rotate
+
+if TYPE_CHECKING:
+    from dsstan.problem import Problem
 
 __all__ = ["VecchiaStatistics"]
 
@@ -61,9 +65,8 @@ class VecchiaStatistics:
     @classmethod
     def of(
         cls,
-        sites: Floats,
-        X: Floats,
-        y: Floats,
+        problem: Problem,
+        rows: NDArray[np.intp],
         *,
         a_diag: Floats,
         protection: str,
@@ -75,28 +78,28 @@ class VecchiaStatistics:
 
         Parameters
         ----------
-        sites, X, y
-            Planar coordinates (n, 2), design matrix (n, P) and response (n,).
+        problem, rows
+            The prepared table and the positions of its n informing records.
         a_diag, protection
-            See :func:`dsstan.surface.smoothed_correlation`.
+            Of those records; see :func:`dsstan.surface.smoothed_correlation`.
         cov_model
             Correlation function.
         neighbours, ordering
             m, and an ordering; see :func:`dsstan.large.neighbours.order_places`.
         """
-        rotation = rotate(X, y)
+        rotation = rotate(problem.X[rows], problem.y[rows])
         kept = np.flatnonzero(a_diag != 0.0)
-        near = Neighbours.of(sites[kept], neighbours, ordering)
-        rows = kept[near.order]
+        near = neighbours_of(problem, rows[kept], neighbours, ordering)
+        ordered = kept[near.order]
         preserving = protection == "preserving"
-        a = np.ascontiguousarray(a_diag[rows])
+        a = np.ascontiguousarray(a_diag[ordered])
         return cls(
             rotation,
             near,
-            np.ascontiguousarray(sites[rows]),
+            np.ascontiguousarray(problem.sites[rows[ordered]]),
             a,
-            np.ones(rows.size) if preserving else a**2,
-            np.ascontiguousarray(rotation.Z[rows]),
+            np.ones(ordered.size) if preserving else a**2,
+            np.ascontiguousarray(rotation.Z[ordered]),
             rotation.Z[a_diag == 0.0],
             1.0 if preserving else 0.0,
             correlation_code(cov_model),
@@ -118,14 +121,15 @@ class VecchiaStatistics:
         ndarray
             Shape (G, H, K), scaled as by :func:`dsstan.surface.node_statistics`.
         """
-        from dsstan.large._kernels import node_sums
+        from dsstan.large._kernels import PARALLEL, node_sums
 
         some = np.arange(len(self.sites)) if records is None else records
         nodes = (np.ascontiguousarray(phi, dtype=np.float64), np.ascontiguousarray(r))
-        parts = node_sums(
-            *(self.sites, self.a, self.own, self.z, self.neighbours.earlier, some),
-            *(*nodes, self.code),
-        )
+        with PARALLEL:
+            parts = node_sums(
+                *(self.sites, self.a, self.own, self.z, self.neighbours.earlier, some),
+                *(*nodes, self.code),
+            )
         out = np.moveaxis(parts.sum(axis=0), 1, 2)
         return out + self._apart(r) if records is None else np.asarray(out)
 

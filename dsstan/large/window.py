@@ -2,7 +2,8 @@
 
 The error of the interpolated log density grows with N while the posterior shrinks. So the terms
 of some records, each with all its neighbours, give a first surface over the whole range of the
-prior; the final one covers the box in which that surface is not negligible.
+prior, those of more a second one over the box in which the first is not negligible, and the final
+one, of all records, covers the box in which that one is not.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from numpy.typing import NDArray
 from dsstan.errors import SurfaceError
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.surface import (
-    SMOOTH_NODES,
     TOLERANCE,
     Surface,
     chebyshev_map,
     chebyshev_nodes,
     chebyshev_polynomials,
+    first_nodes,
     interpolate,
     log_position_inv,
 )
@@ -30,20 +31,21 @@ __all__ = ["Window", "narrowed_surface", "profile"]
 
 Floats = NDArray[np.float64]
 
-FIRST_RECORDS = 10_000
-"""Records whose terms make the first surface."""
-
-FIRST_NODES = (24, 48)
+STAGES = ((10_000, (24, 48)), (40_000, (20, 24)))
+"""Records whose terms make a surface before the final one, and its nodes (G, H)."""
 
 DROP = 40.0
-"""Fall of the first surface's log density, from its top, at which the box ends."""
+"""Fall of the log density of such a surface, from its top, at which the next box ends."""
 
 EDGE = 25.0
 """Least fall of the final log density at an end of the box that is not one of the prior."""
 
-LEAST_NODES = (8, 12)
+LEAST_NODES = (8, 14)
 GRID = 161
 """Points along each side at which a surface is looked at."""
+
+GROWTH = 1.4
+"""Nodes of the next attempt by those of one whose error was above the tolerance."""
 
 _WIDENINGS = 6
 
@@ -110,6 +112,7 @@ def narrowed_surface(
     r_bounds: tuple[float, float],
     *,
     nodes: tuple[int, int] | None = None,
+    cov_model: str = "exponential",
     tolerance: float = TOLERANCE,
     seed: int = 0,
     advance: Callable[[float], None] | None = None,
@@ -124,6 +127,8 @@ def narrowed_surface(
         Range of the prior; equal ends of ``phi_bounds`` hold the decay.
     nodes
         (G, H), taken as they are; by default by the width of the part.
+    cov_model
+        Correlation function, on which the number of nodes depends.
     tolerance, seed, advance
         See :func:`dsstan.surface.interpolate`.
 
@@ -132,17 +137,20 @@ def narrowed_surface(
     SurfaceError
         If the tolerance is not met, or the posterior is not found.
     """
-    rng = np.random.default_rng([seed, 1])
-    count = len(source.sites)
-    some = np.sort(rng.choice(count, min(count, FIRST_RECORDS), replace=False))
-    window = _first_window(source, some, phi_bounds, r_bounds)
+    rng, count = np.random.default_rng([seed, 1]), len(source.sites)
+    window = Window(phi_bounds, r_bounds, np.nan, np.nan)
+    for size, with_nodes in STAGES:
+        if size < count or np.isnan(window.phi):
+            some = np.sort(rng.choice(count, min(count, size), replace=False))
+            window = _narrower(source, some, window, with_nodes)
     for _ in range(_WIDENINGS):
         surface = interpolate(
             source,
             window.phi_bounds,
             window.r_bounds,
-            nodes or _nodes(window, phi_bounds, r_bounds),
+            nodes or _nodes(window, phi_bounds, r_bounds, first_nodes(cov_model)),
             fixed=nodes is not None,
+            growth=GROWTH,
             tolerance=tolerance,
             seed=seed,
             advance=advance,
@@ -157,14 +165,12 @@ def narrowed_surface(
     )
 
 
-def _first_window(
-    source: VecchiaStatistics,
-    some: NDArray[np.int64],
-    phi_bounds: tuple[float, float],
-    r_bounds: tuple[float, float],
+def _narrower(
+    source: VecchiaStatistics, some: NDArray[np.int64], window: Window, nodes: tuple[int, int]
 ) -> Window:
-    """The box in which the terms of some records are not negligible."""
-    g, h = FIRST_NODES
+    """The part of a box in which the terms of some records are not negligible."""
+    phi_bounds, r_bounds = window.phi_bounds, window.r_bounds
+    g, h = nodes
     g = 1 if phi_bounds[0] == phi_bounds[1] else g
     phi = log_position_inv(chebyshev_nodes(g), phi_bounds)
     r = log_position_inv(chebyshev_nodes(h), r_bounds)
@@ -198,13 +204,16 @@ def _around(
 
 
 def _nodes(
-    window: Window, phi_bounds: tuple[float, float], r_bounds: tuple[float, float]
+    window: Window,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+    all_nodes: tuple[int, int],
 ) -> tuple[int, int]:
     """Nodes for a box: in proportion to its sides, and some for the least of boxes."""
     found = []
     for part, whole, most, least in (
-        (window.phi_bounds, phi_bounds, SMOOTH_NODES[0], LEAST_NODES[0]),
-        (window.r_bounds, r_bounds, SMOOTH_NODES[1], LEAST_NODES[1]),
+        (window.phi_bounds, phi_bounds, all_nodes[0], LEAST_NODES[0]),
+        (window.r_bounds, r_bounds, all_nodes[1], LEAST_NODES[1]),
     ):
         wide = np.log(whole[1] / whole[0])
         share = 1.0 if wide == 0 else np.log(part[1] / part[0]) / wide

@@ -1,0 +1,162 @@
+"""The surface of a fit, by the covariance that it reckons with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from dsstan.errors import InputError
+from dsstan.large.approximations import Covariance, PredictiveProcess, Vecchia
+from dsstan.large.vecchia import VecchiaStatistics
+from dsstan.large.window import Window, narrowed_surface
+from dsstan.priors import ResolvedPriors
+from dsstan.problem import Problem
+from dsstan.seeds import STARTS, stream
+from dsstan.surface import Surface, build_surface
+
+__all__ = ["FitSurface", "fit_surface"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FitSurface:
+    """A surface and the part of the prior's range that it covers.
+
+    Attributes
+    ----------
+    surface
+        The statistics.
+    window
+        Where the posterior lies; None for the exact covariance, whose surface covers all.
+    """
+
+    surface: Surface
+    window: Window | None = None
+
+    def sampled(self, priors: ResolvedPriors) -> ResolvedPriors:
+        """The priors cut to the window, as the program takes them."""
+        if self.window is None:
+            return priors
+        held = self.window.phi_bounds[0] == self.window.phi_bounds[1]
+        phi = priors.phi_bounds if held else self.window.phi_bounds
+        return replace(priors, phi_bounds=phi, r_bounds=self.window.r_bounds)
+
+    def starts(self, chains: int, root: int, held: bool) -> list[dict[str, Any]]:
+        """Values about the top of the density, one mapping a chain.
+
+        The posterior of many records is narrow: chains that began in the prior would spend
+        their warm-up on the way.
+        """
+        window = self.window
+        assert window is not None
+        rng = np.random.default_rng(stream(root, STARTS))
+        out = []
+        for _ in range(chains):
+            phi = _near(window.phi, window.phi_bounds, rng)
+            r = _near(window.r, window.r_bounds, rng)
+            beta, sigma_sq = best(self.surface, phi, r)
+            out.append(
+                {
+                    "beta": beta,
+                    "sigma_sq": sigma_sq,
+                    "tau_sq": r * sigma_sq,
+                    "phi_free": [] if held else [phi],
+                }
+            )
+        return out
+
+
+def best(surface: Surface, phi: float, r: float) -> tuple[Floats, float]:
+    """The beta and sigma_sq of highest density at (phi, r)."""
+    s = surface.at(phi, r)[1:]
+    p = surface.rotation.b.size
+    full = np.zeros((p + 1, p + 1))
+    full[np.tril_indices(p + 1)] = s
+    full += np.tril(full, -1).T
+    u = -np.linalg.solve(full[:p, :p], full[:p, p])
+    rest = float(full[p, p] + u @ full[:p, p])
+    beta = surface.rotation.b - np.linalg.solve(surface.rotation.T, u)
+    return beta, rest / (surface.n * (1.0 + r))
+
+
+def _near(value: float, bounds: tuple[float, float], rng: np.random.Generator) -> float:
+    """A value within a tenth of the range about one inside it, in logs."""
+    low, high = np.log(bounds)
+    if high <= low:
+        return value
+    at = np.log(value) + 0.1 * (high - low) * rng.uniform(-1, 1)
+    pad = 0.02 * (high - low)
+    return float(np.exp(np.clip(at, low + pad, high - pad)))
+
+
+def fit_surface(
+    covariance: Covariance,
+    problem: Problem,
+    rows: NDArray[np.intp],
+    *,
+    A: Floats,
+    protection: str,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+    cov_model: str,
+    nodes: tuple[int, int] | None,
+    seed: int,
+    advance: Callable[[float], None] | None = None,
+) -> FitSurface:
+    """The surface of the informing records; see :func:`dsstan.surface.build_surface`.
+
+    Parameters
+    ----------
+    covariance
+        What the fit reckons with.
+    problem, rows
+        The prepared table and the positions of its informing records.
+    A
+        Diagonal of A, shape (N,).
+    protection, phi_bounds, r_bounds, cov_model, nodes, seed, advance
+        As there.
+
+    Raises
+    ------
+    SurfaceError
+        If the interpolation error is not below its tolerance.
+    """
+    smoothing: dict[str, Any] = {
+        "a_diag": A[rows],
+        "protection": protection,
+        "cov_model": cov_model,
+    }
+    if isinstance(covariance, Vecchia):
+        source = VecchiaStatistics.of(
+            *(problem, rows),
+            **smoothing,
+            neighbours=covariance.neighbours,
+            ordering=covariance.ordering,
+        )
+        surface, window = narrowed_surface(
+            *(source, phi_bounds, r_bounds),
+            nodes=nodes,
+            cov_model=cov_model,
+            seed=seed,
+            advance=advance,
+        )
+        return FitSurface(surface, window)
+    if isinstance(covariance, PredictiveProcess):
+        raise InputError("not built")
+    sites = problem.sites[rows]
+    surface = build_surface(
+        *(cdist(sites, sites), problem.X[rows], problem.y[rows]),
+        **smoothing,
+        phi_bounds=phi_bounds,
+        r_bounds=r_bounds,
+        nodes=nodes,
+        seed=seed,
+        advance=advance,
+    )
+    return FitSurface(surface)
