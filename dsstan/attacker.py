@@ -30,6 +30,8 @@ from threadpoolctl import threadpool_limits
 from dsstan.eigenbasis import BATCH, HeldBasis, Terms, applies
 from dsstan.errors import InputError
 from dsstan.fit import Fit
+from dsstan.large.approximations import EXACT
+from dsstan.large.exposure import local_draws, local_terms
 from dsstan.latent import (
     LatentModel,
     Parameters,
@@ -298,7 +300,8 @@ def attack(
         Posterior draws to average the information over, spread evenly over the
         chains; at least 2. By default 400 where an eigenbasis serves (an unrestricted
         fit, or a held decay with records smoothed fully or not at all), else 100, of
-        more than 500 records 20.
+        more than 500 records 20; under an approximated covariance 8, of more than 20,000
+        records 4.
 
     Raises
     ------
@@ -310,7 +313,9 @@ def attack(
     fit, free, planned, effect = planned_release(release, against, copies, effect)
     carried = carried_effect(fit, effect)[1]
     unrestricted = fit.kind == "unrestricted" and carried == "w"
-    if draws is None:
+    if draws is None and fit.covariance is not EXACT:
+        draws = local_draws(fit)
+    elif draws is None:
         slow = LARGE_DRAWS if fit.problem.n_records > LARGE else SLOW_DRAWS
         draws = DRAWS if unrestricted or applies(fit, carried) else slow
     picks = averaged_draws(fit, draws)
@@ -348,6 +353,9 @@ def _averaged(fit: Fit, effect: str, picks: NDArray[np.intp]) -> MeanTerms:
     """The terms of one fit over its draws."""
     points = [parameters_at(fit, int(chain), int(iteration)) for chain, iteration in picks]
     nothing = np.full(fit.problem.n_records, np.nan)
+    if fit.covariance is not EXACT:
+        carried = carried_effect(fit, effect)[0]
+        return MeanTerms.over(nothing, [one.terms for one in local_terms(fit, points, carried)])
     return MeanTerms.over(nothing, list(_Source(fit, effect).terms(points)))
 
 

@@ -19,6 +19,8 @@ from threadpoolctl import threadpool_limits
 from dsstan.eigenbasis import FreeSurface, HeldBasis, Terms, alone
 from dsstan.errors import InputError
 from dsstan.fit import Fit
+from dsstan.large.approximations import EXACT
+from dsstan.large.exposure import local_draws, local_terms
 from dsstan.latent import (
     LatentModel,
     Parameters,
@@ -93,9 +95,10 @@ _KNOWN: WeakKeyDictionary[Fit, dict[int, MeanTerms]] = WeakKeyDictionary()
 def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> MeanTerms:
     """P_ii and the terms of unrestricted copies, averaged over draws.
 
-    Up to 8 draws they are computed at each; for more they are interpolated over
-    (log phi, log r), and nodes are added until the error at the middle draw is below
-    the tolerance. Kept as long as the fit is.
+    Under an approximated covariance they come from the records around each, at a few draws
+    (:mod:`dsstan.large.exposure`). Else up to 8 draws they are computed at each; for more they
+    are interpolated over (log phi, log r), and nodes are added until the error at the middle
+    draw is below the tolerance. Kept as long as the fit is.
 
     Parameters
     ----------
@@ -113,7 +116,7 @@ def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> MeanTerms:
         raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
     require_gaussian(fit)
     require_complete(fit.problem)
-    picks = averaged_draws(fit, draws)
+    picks = averaged_draws(fit, draws if fit.covariance is EXACT else min(draws, local_draws(fit)))
     known = _KNOWN.setdefault(fit, {})
     if len(picks) not in known:
         with threadpool_limits(limits=1, user_api="blas"):
@@ -147,6 +150,11 @@ def leave_one_out_precision(fit: Fit, *, draws: int = DRAWS) -> Floats:
 def _averaged(fit: Fit, picks: NDArray[np.intp]) -> MeanTerms:
     """Means and variances over these draws."""
     chosen = [parameters_at(fit, int(c), int(i)) for c, i in picks]
+    if fit.covariance is not EXACT:
+        own = local_terms(fit, chosen, np.ones(fit.problem.n_records))
+        precision = np.mean([one.precision for one in own], axis=0)
+        precision[alone(fit.problem.X)] = 0.0
+        return MeanTerms.over(precision, [one.terms for one in own])
     source = _interpolant(fit, chosen) if len(chosen) > FEW_DRAWS else None
     found = [_exactly(fit, p) if source is None else source.at(p) for p in chosen]
     precision = np.mean([own for own, _ in found], axis=0)

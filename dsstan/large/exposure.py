@@ -1,0 +1,203 @@
+"""What a release of many records tells an intruder: the terms of each from its surroundings.
+
+The exact attacker (:mod:`dsstan.attacker`) needs the N x N covariance of a copy. What a record
+does to a copy through w falls off with distance, so that part comes from the records nearest to
+it. What it does through the coefficients reaches every copy: that part is kept whole, with the
+coefficients' covariance and estimate of the whole table, and the information that a copy holds on
+them summed over all records. With H = C + J B (C through w) and Vs = S + J G J', S given the
+coefficients, Woodbury's identity parts a record's information into
+
+    h' Vs^-1 h = c'u - t'W t + 2 b' G^-1 W t + b' (Q - Q W Q) b,
+    S u = c,  t = J'u,  Q = J'S^-1 J,  W = (G^-1 + Q)^-1,
+
+of which u and t are local, and Q is one small matrix. With all records in the surroundings the
+terms are the exact ones. What is left out is measured: a sample of records is worked out again
+with more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from dsstan.correlation import correlation_code
+from dsstan.eigenbasis import Terms
+from dsstan.large._exposure_kernel import surroundings_sums
+from dsstan.large._kernels import PARALLEL
+from dsstan.large.vecchia import VecchiaStatistics
+from dsstan.latent import Parameters
+
+if TYPE_CHECKING:
+    from dsstan.fit import Fit
+
+__all__ = ["SURROUNDINGS", "LocalTerms", "left_out", "local_draws", "local_terms"]
+
+Floats = NDArray[np.float64]
+
+SURROUNDINGS = 40
+"""Records that each record's terms are taken from, itself among them."""
+
+LOCAL_DRAWS, FEW_DRAWS, MANY_RECORDS = 8, 4, 20_000
+"""Posterior draws to average over, and beyond so many records."""
+
+CHECKED = 200
+"""Records of the sample that is worked out again with more surroundings."""
+
+MORE = 3
+"""How many times more."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalTerms:
+    """Terms of records at one draw.
+
+    Attributes
+    ----------
+    terms
+        Information, exposure and score; see :class:`dsstan.eigenbasis.Terms`.
+    precision
+        P_ii of the fitted model, 0 for records that do not inform it.
+    """
+
+    terms: Terms
+    precision: Floats = field(repr=False)
+
+
+def local_draws(fit: Fit) -> int:
+    """Posterior draws that the terms are averaged over, where nothing else is asked for."""
+    return min(fit.n_draws, FEW_DRAWS if fit.problem.n_records > MANY_RECORDS else LOCAL_DRAWS)
+
+
+def left_out(fit: Fit, p: Parameters, carried: Floats, copies: int) -> float:
+    """How far the sd of a release of L copies is off for want of surroundings, by itself.
+
+    Parameters
+    ----------
+    fit, p, carried
+        As :func:`local_terms` takes them, of one draw.
+    copies
+        L.
+
+    Returns
+    -------
+    float
+        Largest relative change of ``1 / sqrt(P_ii + L information)`` over a sample of 200
+        records, half of them flagged where there are so many, when each is given three times
+        the surroundings.
+    """
+    rng = np.random.default_rng(0)
+    groups = [np.flatnonzero(fit.flagged), np.flatnonzero(~fit.flagged)]
+    some = np.concatenate([rng.permutation(g)[: CHECKED // 2] for g in groups])
+    sds = []
+    for count in (SURROUNDINGS, MORE * SURROUNDINGS):
+        found = local_terms(fit, [p], carried, surroundings=count, records=some)[0]
+        sds.append(1.0 / np.sqrt(found.precision + copies * found.terms.information))
+    return float(np.max(np.abs(sds[0] / sds[1] - 1.0)))
+
+
+def local_terms(
+    fit: Fit,
+    points: Sequence[Parameters],
+    carried: Floats,
+    *,
+    surroundings: int = SURROUNDINGS,
+    records: NDArray[np.intp] | None = None,
+) -> list[LocalTerms]:
+    """Terms of records at each of some draws, from the records around them.
+
+    Parameters
+    ----------
+    fit
+        Of a Gaussian response.
+    points
+        Draws; their coefficients are integrated out under flat priors.
+    carried
+        Factor on w in the copies, shape (N,).
+    surroundings
+        Number of records, the record itself among them.
+    records
+        Positions; by default all.
+
+    Returns
+    -------
+    list of LocalTerms
+        One a draw, arrays of one value a record.
+    """
+    problem = fit.problem
+    who = np.arange(problem.n_records) if records is None else records
+    near = _around(problem.sites, who, min(surroundings, problem.n_records))
+    source = VecchiaStatistics.of(
+        problem,
+        fit.informing,
+        a_diag=fit.A[fit.informing],
+        protection=fit.protection,
+        cov_model=fit.cov_model,
+    )
+    return [_at_draw(fit, p, carried, near, source) for p in points]
+
+
+def _around(sites: Floats, who: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """The nearest records of each, itself first, shape (len(who), count)."""
+    near = np.asarray(cKDTree(sites).query(sites[who], k=np.arange(1, count + 1), workers=-1)[1])
+    itself = near == who[:, None]
+    # Where many share a site the record may not be among its own nearest.
+    near[~itself.any(axis=1), -1] = who[~itself.any(axis=1)]
+    place = np.argmax(near == who[:, None], axis=1)
+    rows = np.arange(len(who))
+    near[rows, place], near[:, 0] = near[:, 0].copy(), who
+    return near.astype(np.intp)
+
+
+def _at_draw(
+    fit: Fit,
+    p: Parameters,
+    carried: Floats,
+    near: NDArray[np.intp],
+    source: VecchiaStatistics,
+) -> LocalTerms:
+    """Terms at one draw."""
+    problem = fit.problem
+    cov, beta = _coefficients(source, p)
+    k = len(beta)
+    there = np.zeros(problem.n_records, dtype=bool)
+    there[fit.informing] = True
+    removed = 1.0 - fit.A**2 if fit.protection == "preserving" else np.zeros(len(there))
+    with PARALLEL:
+        found = surroundings_sums(
+            *(near, problem.sites, fit.A, carried, p.tau_sq + p.sigma_sq * removed, there),
+            *(problem.X, np.where(there, problem.y - problem.X @ beta, 0.0), cov),
+            *(p.sigma_sq, p.tau_sq, p.phi, correlation_code(fit.cov_model)),
+        ).T
+    information, exposure, score, precision = found[:4]
+    t, J, SJ, b = (found[4 + i * k : 4 + (i + 1) * k].T for i in range(4))
+    Q = J.T @ SJ * (problem.n_records / len(near))
+    Q = 0.5 * (Q + Q.T)
+    outer = np.linalg.inv(cov)
+    W = np.linalg.inv(outer + Q)
+    information = (
+        information
+        - np.einsum("ij,jk,ik->i", t, W, t)
+        + 2.0 * np.einsum("ij,jk,ik->i", b, outer @ W, t)
+        + np.einsum("ij,jk,ik->i", b, Q - Q @ W @ Q, b)
+    )
+    return LocalTerms(Terms(information, exposure, score), precision)
+
+
+def _coefficients(source: VecchiaStatistics, p: Parameters) -> tuple[Floats, Floats]:
+    """(X'V^-1 X)^-1 and the generalised least-squares estimate, given the variances."""
+    r = p.tau_sq / p.sigma_sq
+    s = source.sums(np.array([p.phi]), np.array([r]))[0, 0, 1:]
+    k = source.rotation.b.size
+    full = np.zeros((k + 1, k + 1))
+    full[np.tril_indices(k + 1)] = s
+    full += np.tril(full, -1).T
+    inverse = np.linalg.inv(source.rotation.T)
+    # The statistics are (1 + r) Z'C^-1 Z and V = sigma_sq C.
+    cov = inverse @ np.linalg.inv(full[:k, :k]) @ inverse.T * (1.0 + r) * p.sigma_sq
+    beta = source.rotation.b + inverse @ np.linalg.solve(full[:k, :k], full[:k, k])
+    return np.asarray(cov), np.asarray(beta)
