@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from scipy.spatial.distance import cdist
 
 from dsstan.errors import InputError
 from dsstan.large.approximations import Covariance, PredictiveProcess, Vecchia
+from dsstan.large.spread import spread
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.large.window import Window, narrowed_surface
 from dsstan.priors import ResolvedPriors
@@ -108,6 +110,8 @@ def fit_surface(
     nodes: tuple[int, int] | None,
     seed: int,
     advance: Callable[[float], None] | None = None,
+    cluster: Any = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> FitSurface:
     """The surface of the informing records; see :func:`dsstan.surface.build_surface`.
 
@@ -121,6 +125,8 @@ def fit_surface(
         Diagonal of A, shape (N,).
     protection, phi_bounds, r_bounds, cov_model, nodes, seed, advance
         As there.
+    cluster, resume
+        See :func:`dsstan.large.spread.spread`; only Vecchia's approximation takes them.
 
     Raises
     ------
@@ -139,13 +145,14 @@ def fit_surface(
             neighbours=covariance.neighbours,
             ordering=covariance.ordering,
         )
-        surface, window = narrowed_surface(
-            *(source, phi_bounds, r_bounds),
-            nodes=nodes,
-            cov_model=cov_model,
-            seed=seed,
-            advance=advance,
-        )
+        with spread(source, cluster, resume) as spread_out:
+            surface, window = narrowed_surface(
+                *(spread_out, phi_bounds, r_bounds),
+                nodes=nodes,
+                cov_model=cov_model,
+                seed=seed,
+                advance=advance,
+            )
         return FitSurface(surface, window)
     if isinstance(covariance, PredictiveProcess):
         raise InputError("not built")

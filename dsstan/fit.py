@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import warnings
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from dsstan.diagnose import Verdict, diagnose, ess, protection_notes, rhat
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.large.approximations import EXACT, Covariance, choose_covariance
+from dsstan.large.spread import check_spread, kept_seed
 from dsstan.priors import Priors, ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.programs import Program
@@ -258,6 +260,8 @@ def fit(
     nodes: tuple[int, int] | None = None,
     program: str = "auto",
     seed: int | None = None,
+    cluster: Any = None,
+    resume: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Fit:
     """Fit the unrestricted model, or with weights the restricted one.
@@ -309,6 +313,14 @@ def fit(
         ``"surface"`` the one that takes LAPACK's, ``"auto"`` the faster.
     seed
         Root seed, by default a fresh one of 128 bits.
+    cluster
+        Workers that compute the surface of Vecchia's approximation: a number of processes on this
+        machine, the address of a Dask scheduler or a ``distributed.Client``; see
+        :func:`dsstan.large.distributed.connect`. The fit is the same bytes as without.
+    resume
+        Folder, for its owner alone, in which finished sums of such a surface are kept, and the
+        seed where none is given: a run that was killed goes on when it is started again.
+        Confidential.
     progress
         Show progress; by default in a terminal.
 
@@ -354,6 +366,11 @@ def fit(
     if covariance is None:
         covariance = "auto" if start is None else start.covariance
     reckoned = choose_covariance(covariance, len(rows))
+    check_spread(reckoned, cluster, resume)
+    root = kept_seed(
+        *(resume, seed, root, problem, A),
+        settings=(used, cov_model, reckoned, priors, held, nodes, settings),
+    )
     runner = get_engine(engine)
     with progress_bar(f"{label}: surface", progress) as advance:
         built = fit_surface(
@@ -368,6 +385,8 @@ def fit(
             nodes=nodes,
             seed=stan_seed(root),
             advance=advance,
+            cluster=cluster,
+            resume=resume,
         )
     surface, sampled = built.surface, built.sampled(resolved)
     natural = (
