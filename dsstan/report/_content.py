@@ -205,6 +205,7 @@ def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
         "Distance": f"{problem.distance}, in {problem.unit}s",
         "Reference system": problem.crs or "not stated",
         "Correlation function": correlation_words(fit.cov_model),
+        "Covariance": str(fit.covariance),
         "Largest distance": f"{figure(problem.d_max, 4)} {problem.unit}",
     }
     chosen = {
