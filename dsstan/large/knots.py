@@ -62,8 +62,8 @@ def place_knots(
 
     Examples
     --------
-    >>> corners = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-    >>> place_knots(corners, 4, "grid")
+    >>> sites = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.5]])
+    >>> place_knots(sites, 4, "grid")
     array([[0.25, 0.25],
            [0.25, 0.75],
            [0.75, 0.25],
