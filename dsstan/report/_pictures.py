@@ -84,7 +84,7 @@ def _marks(
         if len(place) < TOLD:
             place.append(facts({str(k): v for k, v in row.items()}, problem.unit))
     flagged = np.zeros(len(x), dtype=bool)
-    flagged[problem.site[records["flagged"].to_numpy(dtype=bool)]] = True
+    flagged[problem.site[records.loc[records["flagged"], "row"]]] = True
     radius = float(np.clip(70.0 / np.sqrt(len(told)), 2.2, 4.5))
     marks = []
     places = np.array(sorted(told), dtype=np.intp)
