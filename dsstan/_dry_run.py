@@ -21,6 +21,7 @@ from dsstan.errors import DsstanError, DsstanWarning, InputError
 from dsstan.fit import NATURAL_LIMIT
 from dsstan.frontier import check_comparison
 from dsstan.imputation import check_imputations
+from dsstan.large.approximations import choose_covariance
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.progress import phase
@@ -115,6 +116,7 @@ def plan_release(
     names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding", "cov_model")
     settings = {"cov_model": "exponential", **settings}
     check_choices(*(settings[name] for name in names))
+    covariance = choose_covariance(settings.get("covariance", "auto"), len(table))
     root_seed(settings["seed"])
     sampler = _sampler(settings)
     begin = time.perf_counter()
@@ -130,6 +132,7 @@ def plan_release(
     what = {
         **_data(problem),
         "cov_model": settings.get("cov_model", "exponential"),
+        "covariance": covariance.name,
         "protection": settings["protection"],
         "gamma": settings["gamma"] if math.isfinite(settings["gamma"]) else "infinity",
         "flagged": flagged,
@@ -235,7 +238,16 @@ def _sampler(settings: dict[str, Any]) -> SamplerSettings:
 
 def _common(settings: dict[str, Any]) -> dict[str, Any]:
     """Arguments of both fits."""
-    keys = ("engine", "priors", "cov_model", "chains", "warmup", "samples", "adapt_delta")
+    keys = (
+        "engine",
+        "priors",
+        "cov_model",
+        "covariance",
+        "chains",
+        "warmup",
+        "samples",
+        "adapt_delta",
+    )
     return {key: settings[key] for key in keys if key in settings}
 
 

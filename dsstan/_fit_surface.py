@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from dsstan.errors import InputError
 from dsstan.large.approximations import Covariance, PredictiveProcess, Vecchia
-from dsstan.large.spread import spread
+from dsstan.large.predictive_process import PredictiveProcessStatistics, place_knots
 from dsstan.large.vecchia import VecchiaStatistics
-from dsstan.large.window import Window, narrowed_surface
+from dsstan.large.window import PartialStatistics, Window, narrowed_surface
 from dsstan.priors import ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.seeds import STARTS, stream
@@ -138,6 +137,7 @@ def fit_surface(
         "protection": protection,
         "cov_model": cov_model,
     }
+    source: PartialStatistics | None = None
     if isinstance(covariance, Vecchia):
         source = VecchiaStatistics.of(
             *(problem, rows),
@@ -145,6 +145,14 @@ def fit_surface(
             neighbours=covariance.neighbours,
             ordering=covariance.ordering,
         )
+    elif isinstance(covariance, PredictiveProcess):
+        source = PredictiveProcessStatistics.of(
+            *(problem.sites[rows], problem.X[rows], problem.y[rows]),
+            **smoothing,
+            # Among all sites, so that every fit of the problem has the same knots.
+            knots=place_knots(problem.sites, covariance.knots, covariance.placement),
+        )
+    if source is not None:
         with spread(source, cluster, resume) as spread_out:
             surface, window = narrowed_surface(
                 *(spread_out, phi_bounds, r_bounds),
@@ -154,8 +162,6 @@ def fit_surface(
                 advance=advance,
             )
         return FitSurface(surface, window)
-    if isinstance(covariance, PredictiveProcess):
-        raise InputError("not built")
     sites = problem.sites[rows]
     surface = build_surface(
         *(cdist(sites, sites), problem.X[rows], problem.y[rows]),

@@ -15,6 +15,7 @@ from dsstan.cells import CSV_TEXT
 from dsstan.correlation import CORRELATIONS
 from dsstan.engines import ENGINES
 from dsstan.fit import PROTECTIONS
+from dsstan.large.approximations import COVARIANCES
 from dsstan.problem import MISSING
 from dsstan.release import FORMATS
 from dsstan.rounding import ROUNDINGS
@@ -91,6 +92,24 @@ CovModel = Annotated[
     typer.Option(
         help="Correlation function: " + ", ".join(CORRELATIONS) + ".",
         autocompletion=among(*CORRELATIONS),
+        rich_help_panel=MODEL,
+    ),
+]
+CovarianceOf = Annotated[
+    str,
+    typer.Option(
+        "--covariance",
+        help="Covariance: "
+        + ", ".join(COVARIANCES)
+        + ". auto is exact up to 2000 records, then Vecchia's approximation.",
+        autocompletion=among(*COVARIANCES),
+        rich_help_panel=MODEL,
+    ),
+]
+Neighbours = Annotated[
+    int | None,
+    typer.Option(
+        help="Neighbours a record in Vecchia's approximation, by default 15.",
         rich_help_panel=MODEL,
     ),
 ]

@@ -29,6 +29,8 @@ from dsstan.disclosure import disclosure
 from dsstan.eigenbasis import FreeSurface, applies
 from dsstan.errors import DsstanWarning
 from dsstan.fit import NATURAL_LIMIT, Fit, fit
+from dsstan.large.approximations import EXACT, choose_covariance
+from dsstan.large.exposure import local_draws
 from dsstan.latent import parameters_at
 from dsstan.predictive import carried_effect
 from dsstan.priors import Priors
@@ -50,6 +52,9 @@ __all__ = ["SMALL", "Estimate", "Rehearsal", "rehearse"]
 
 SMALL = NATURAL_LIMIT["unrestricted"]
 """Most records that are rehearsed as they are, by the program that the run itself takes."""
+
+SMALL_OF_MANY = 4000
+"""Most records that are rehearsed of a table whose covariance is approximated."""
 
 SHORT, LONG = (10, 10), (100, 50)
 """Warm-up and kept iterations of the two short runs, whose difference is that of iterations."""
@@ -111,7 +116,9 @@ def rehearse(
     common
         Arguments of both fits: engine, priors, sampler.
     """
-    rows = _some_rows(problem)
+    large = choose_covariance(common.get("covariance") or "auto", problem.n_records)
+    common = {**common, "covariance": large}
+    rows = _some_rows(problem, SMALL if large is EXACT else SMALL_OF_MANY)
     part = problem if rows.size == problem.n_records else _part(problem, rows)
     program = "auto" if part is problem else "surface"
     iterations = common["warmup"] + common["samples"]
@@ -128,6 +135,16 @@ def rehearse(
     each = max(0.0, free.seconds - brief.seconds) / (sum(LONG) - sum(SHORT))
     fixed = max(0.0, brief.seconds - each * sum(SHORT))
     # The restricted run starts as the unrestricted one does, but for its surface of one node.
+    if large is not EXACT:
+        # Everything before the sampler is linear in N, and the sampler does not know N.
+        more = problem.n_records / part.n_records
+        return Rehearsal(
+            free=free,
+            kept=kept,
+            whole=_whole(problem, kept, whole, weights),
+            free_seconds=fixed * more + each * iterations,
+            kept_seconds=max(0.0, kept.seconds - each * sum(LONG)) * more + each * iterations,
+        )
     nodes = free.nodes[0] + CHECKS - 1
     surface = nodes * _node_seconds(part, free.nodes[1], free.cov_model)
     begins = max(0.0, fixed - surface)
@@ -139,14 +156,19 @@ def rehearse(
     return Rehearsal(
         free=free,
         kept=kept,
-        whole=replace(
-            _of(problem, kept),
-            start=whole,
-            weights=weights,
-            A=diagonal(weights, kept.gamma, kept.protection),
-        ),
+        whole=_whole(problem, kept, whole, weights),
         free_seconds=fixed + each * iterations + more * nodes,
         kept_seconds=begins + later * iterations + more * 2,
+    )
+
+
+def _whole(problem: Problem, kept: Fit, start: Fit, weights: Weights) -> Fit:
+    """The restricted fit as if it were of the whole table."""
+    return replace(
+        _of(problem, kept),
+        start=start,
+        weights=weights,
+        A=diagonal(weights, kept.gamma, kept.protection),
     )
 
 
@@ -159,10 +181,13 @@ def estimate_release(
     several, few = _timed(lambda: _copies(whole, FEW))
     each = max(0.0, several - first) / (FEW - 1)
     drawn = first + each * (copies - 1)
-    ratio = _decomposition(whole) / _decomposition(kept) if kept.problem is not whole.problem else 1
+    ratio = _ratio(whole, kept)
     slow = not applies(kept, carried_effect(kept)[1]) and whole.problem.n_records > LARGE
     small = _copies(kept, FEW)
-    attack, _ = _timed(lambda: assess(small, draws=LARGE_DRAWS if slow else None, progress=False))
+    draws = LARGE_DRAWS if slow else None
+    if whole.covariance is not EXACT:
+        draws = local_draws(whole)
+    attack, _ = _timed(lambda: assess(small, draws=draws, progress=False))
     told, _ = _timed(lambda: (disclosure(few), utility(few)))
     seconds = {
         "reading": seconds_before,
@@ -172,6 +197,15 @@ def estimate_release(
         "disclosure": attack * ratio + drawn + told,
     }
     return Estimate(seconds, _peak_mib(few, copies)), few
+
+
+def _ratio(whole: Fit, kept: Fit) -> float:
+    """Cost of the attack on the whole table by that on the part rehearsed."""
+    if kept.problem is whole.problem:
+        return 1.0
+    if whole.covariance is not EXACT:
+        return whole.problem.n_records / kept.problem.n_records
+    return _decomposition(whole) / _decomposition(kept)
 
 
 def estimate_comparison(
@@ -186,7 +220,7 @@ def estimate_comparison(
     if kept.problem is not whole.problem:
         mine, _ = _timed(lambda: _copies(kept, FEW))
         theirs, few = _timed(lambda: _copies(whole, FEW))
-        ratio = max(theirs / mine, _decomposition(whole) / _decomposition(kept))
+        ratio = max(theirs / mine, _ratio(whole, kept))
     seconds = {
         "reading": seconds_before,
         "unrestricted fit": rehearsed.free_seconds,
@@ -212,9 +246,9 @@ def _copies(fitted: Fit, number: int) -> Synthesis:
     )
 
 
-def _some_rows(problem: Problem) -> NDArray[np.intp]:
+def _some_rows(problem: Problem, count: int) -> NDArray[np.intp]:
     """Rows spread over the table, enough for the design to keep its rank."""
-    n, count = problem.n_records, SMALL
+    n = problem.n_records
     if n <= count:
         return np.arange(n)
     order = np.random.default_rng(0).permutation(n)

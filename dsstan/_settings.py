@@ -52,6 +52,7 @@ def _fit_settings(fit: Fit) -> dict[str, Any]:
         "gamma": "infinity" if math.isinf(fit.gamma) else fit.gamma,
         "phi_held": fit.phi_held,
         "cov_model": fit.cov_model,
+        "covariance": fit.covariance.settings,
         **fit.model_settings,
         "priors": vars(fit.priors),
         "weights": None

@@ -31,7 +31,7 @@ from dsstan.eigenbasis import BATCH, HeldBasis, Terms, applies
 from dsstan.errors import InputError
 from dsstan.fit import Fit
 from dsstan.large.approximations import EXACT
-from dsstan.large.exposure import local_draws, local_terms
+from dsstan.large.exposure import left_out, local_draws, local_terms
 from dsstan.latent import (
     LatentModel,
     Parameters,
@@ -40,6 +40,7 @@ from dsstan.latent import (
     require_complete,
     require_gaussian,
     require_one_column,
+    spread_draws,
 )
 from dsstan.leave_one_out import (
     DRAWS,
@@ -166,6 +167,9 @@ class Attack:
     draws, effective
         Posterior draws averaged over; of them, at most as many count for an error as the
         fit's effective sample size.
+    left_out
+        Where the terms come from the records around each (:mod:`dsstan.large.exposure`), the
+        largest error of the sd that this makes in a sample of records, by the sd; else None.
     """
 
     leave_one_out: Floats = field(repr=False)
@@ -179,6 +183,7 @@ class Attack:
     draws: int
     effective: float
     seconds: float
+    left_out: float | None = None
 
     def sd(self, copies: int | None = None, *, variances: str = "fixed") -> Floats:
         """Posterior sd of each y_i after L copies, shape (N,).
@@ -268,9 +273,15 @@ class Attack:
     def __str__(self) -> str:
         table = self.table()
         text = table.groupby("flagged").min().to_string(float_format=lambda v: f"{v:.3g}")
-        return (
+        out = (
             "Smallest sd left to an intruder who knows all other records\n"
             f"(modelled scale, {self.draws} posterior draws)\n{text}"
+        )
+        if self.left_out is None:
+            return out
+        return (
+            f"{out}\nfrom the records around each; in a sample of them the sd is off by "
+            f"{100 * self.left_out:.1g}% at most"
         )
 
 
@@ -340,7 +351,17 @@ def attack(
         draws=len(picks),
         effective=_effective(fit, len(picks)),
         seconds=time.perf_counter() - begin,
+        left_out=_left_out(fit, effect, planned),
     )
+
+
+def _left_out(fit: Fit, effect: str, copies: int) -> float | None:
+    """What the surroundings leave out, at the middle draw; None under the exact covariance."""
+    if fit.covariance is EXACT:
+        return None
+    chain, iteration = spread_draws(fit, 2)[0]
+    p = parameters_at(fit, int(chain), int(iteration))
+    return left_out(fit, p, carried_effect(fit, effect)[0], copies)
 
 
 def _effective(fit: Fit, draws: int) -> float:

@@ -26,6 +26,7 @@ from dsstan._options import (
     Coords,
     CopiesOf,
     Correlation,
+    CovarianceOf,
     CovModel,
     Crs,
     CsvText,
@@ -39,6 +40,7 @@ from dsstan._options import (
     Imputations,
     Missing,
     Neighbour,
+    Neighbours,
     NoReport,
     OutFolder,
     PhiBounds,
@@ -65,6 +67,7 @@ from dsstan.cells import check_cells
 from dsstan.doctor import examine
 from dsstan.errors import InputError, ReleaseError
 from dsstan.job import arguments_of, parsed_job
+from dsstan.large.approximations import covariance_of
 from dsstan.priors import Priors
 from dsstan.progress import phase
 from dsstan.protect import protect
@@ -175,6 +178,8 @@ def synthesise(
     samples: Samples = 1000,
     adapt_delta: AdaptDelta = 0.9,
     cov_model: CovModel = "exponential",
+    covariance: CovarianceOf = "auto",
+    neighbours: Neighbours = None,
     phi_bounds: PhiBounds = None,
     accept_failed: AcceptFailed = False,
     strict: Strict = False,
@@ -208,6 +213,7 @@ def synthesise(
         "gamma": gamma,
         "protection": protection,
         "cov_model": cov_model,
+        "covariance": covariance_of(covariance, neighbours),
         "engine": engine,
         "accept_failed": accept_failed,
         "strict": strict,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
+from scipy.spatial import cKDTree
 
 from dsstan.conditions import Check, at_bounds, several_modes
-from dsstan.correlation import correlation
+from dsstan.correlation import correlation_distance
 from dsstan.surface import TOLERANCE
 
 if TYPE_CHECKING:
@@ -238,8 +238,10 @@ def protection_notes(
             "ones: lower the distance or raise the correlation"
         )
     if protection == "preserving" and flagged.size > 1:
-        apart = pdist(problem.sites[flagged])
-        near = int(np.sum(correlation(apart, phi, cov_model) > NEAR_CORRELATION))
+        tree = cKDTree(problem.sites[flagged])
+        reach = correlation_distance(NEAR_CORRELATION, phi, cov_model)
+        # Ordered pairs, each record with itself among them.
+        near = (int(tree.count_neighbors(tree, reach)) - flagged.size) // 2
         if near:
             notes.append(
                 f"{near} pairs of flagged records correlate by more than {NEAR_CORRELATION:g}: "

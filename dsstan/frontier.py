@@ -30,7 +30,7 @@ from dsstan._version import __version__
 from dsstan.continuous import continuous_weights
 from dsstan.errors import DsstanError, InputError
 from dsstan.fit import Fit, fit
-from dsstan.latent import require_complete
+from dsstan.latent import require_complete, require_exact
 from dsstan.leave_one_out import unrestricted_terms
 from dsstan.priors import Priors
 from dsstan.problem import Problem
@@ -218,10 +218,13 @@ def compare(
     root = store.root(seed)
     common: dict[str, Any] = {
         **{"engine": engine, "progress": False, "priors": priors},
-        **{"cov_model": check_cov_model(cov_model, start), **sampler},
+        # Surfaces are judged with the exact covariance.
+        **{"cov_model": check_cov_model(cov_model, start), "covariance": "exact", **sampler},
     }
     with threadpool_limits(limits=1, user_api="blas"):
         first = seed_of(stream(root, FRONTIER, b"unrestricted"))
+        if start is not None:
+            require_exact(start)
         free = start or fit(problem, seed=first, **{**common, "progress": progress})
         of = fingerprint(free)
         store.belongs_to(of)

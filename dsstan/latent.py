@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from dsstan.correlation import correlation
 from dsstan.errors import InputError
 from dsstan.geo import as_cells, planar
-from dsstan.large.approximations import EXACT, Vecchia
+from dsstan.large.approximations import EXACT, PredictiveProcess, Vecchia
 from dsstan.progress import progress_bar
 from dsstan.seeds import LATENT, root_seed, stream
 from dsstan.surface import smoothed_correlation
@@ -220,6 +220,10 @@ def latent_model(fit: Fit) -> Conditional:
         from dsstan.large.latent import SparseLatentModel
 
         return SparseLatentModel(fit, covariance.neighbours, covariance.ordering)
+    if isinstance(covariance, PredictiveProcess):
+        from dsstan.large.predictive_process import ProcessLatentModel
+
+        return ProcessLatentModel(fit, covariance.knots, covariance.placement)
     return LatentModel(fit)
 
 

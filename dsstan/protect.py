@@ -11,6 +11,7 @@ from dsstan.correlation import correlation_code
 from dsstan.errors import InputError, is_number
 from dsstan.fit import PROTECTIONS, Fit, fit
 from dsstan.imputation import check_imputations
+from dsstan.large.approximations import Covariance, choose_covariance
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.public import check_order
@@ -35,6 +36,7 @@ def protect(
     gamma: float = np.inf,
     protection: str = "paper",
     cov_model: str = "exponential",
+    covariance: str | Covariance = "auto",
     priors: Priors | None = None,
     engine: str = "auto",
     seed: int | None = None,
@@ -58,7 +60,7 @@ def protect(
     threshold, correlation, neighbour
         The flagging rule: M in the coordinates' unit, or c; see
         :func:`dsstan.flag_isolated`.
-    gamma, protection, cov_model, priors, engine
+    gamma, protection, cov_model, covariance, priors, engine
         See :func:`dsstan.fit`.
     seed
         One root seed, from which the three stages' seeds are derived.
@@ -80,6 +82,7 @@ def protect(
         restricted fit still runs, and only holds phi.
     """
     check_choices(threshold, correlation, gamma, protection, copies, rounding, cov_model)
+    choose_covariance(covariance, 0)
     root = root_seed(seed)
     free_seed, kept_seed, copies_seed = stage_seeds(root)
     problem = prepare(
@@ -90,6 +93,7 @@ def protect(
     check_order(problem)
     common = {
         "cov_model": cov_model,
+        "covariance": covariance,
         "priors": priors,
         "engine": engine,
         "progress": progress,

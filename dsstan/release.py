@@ -26,6 +26,7 @@ from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import DisclosureError, InputError, ReleaseError
 from dsstan.exchange import draws_table
 from dsstan.fit import Fit
+from dsstan.large.approximations import PredictiveProcess
 from dsstan.public import (
     analyst_readme,
     check_public,
@@ -216,12 +217,14 @@ def measured(
 
 
 def can_assess(release: Synthesis) -> bool:
-    """Whether the closed forms hold: one Gaussian response without gaps, an unrestricted fit."""
+    """Whether the closed forms hold: one Gaussian response without gaps, an unrestricted fit, and
+    no predictive process."""
     fits = release.fits.values()
     gaussian = all(fit.outcome == "Gaussian" for fit in fits)
     single = release.problem.n_missing == 0 and len(release.steps) == 1
     free = release.fit.kind == "unrestricted" or release.fit.start is not None
-    return gaussian and single and free
+    reckoned = not any(isinstance(fit.covariance, PredictiveProcess) for fit in fits)
+    return gaussian and single and free and reckoned
 
 
 def check_target(folder: str | os.PathLike[str]) -> Path:

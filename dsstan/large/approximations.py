@@ -18,6 +18,7 @@ __all__ = [
     "PredictiveProcess",
     "Vecchia",
     "choose_covariance",
+    "covariance_of",
 ]
 
 EXACT_LIMIT = 2000
@@ -135,6 +136,31 @@ def choose_covariance(covariance: str | Covariance, n: int) -> Covariance:
     return {"exact": EXACT, "vecchia": Vecchia(), "predictive_process": PredictiveProcess()}[
         covariance
     ]
+
+
+def covariance_of(name: str, neighbours: int | None) -> str | Covariance:
+    """The covariance as two plain settings say it.
+
+    Parameters
+    ----------
+    name
+        One of :data:`COVARIANCES`.
+    neighbours
+        m of Vecchia's approximation; None for the default.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name, or neighbours are given for another covariance.
+    """
+    choose_covariance(name, 0)
+    if neighbours is None:
+        return name
+    if name != Vecchia.name:
+        raise InputError(
+            f'neighbours belong to covariance "vecchia", and it is {name!r}: give both, or neither'
+        )
+    return Vecchia(neighbours=neighbours)
 
 
 def _whole(name: str, value: Any) -> None:

@@ -27,8 +27,10 @@ from scipy.spatial import cKDTree
 
 from dsstan.correlation import correlation_code
 from dsstan.eigenbasis import Terms
+from dsstan.errors import InputError
 from dsstan.large._exposure_kernel import surroundings_sums
 from dsstan.large._kernels import PARALLEL
+from dsstan.large.approximations import PredictiveProcess
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.latent import Parameters
 
@@ -127,7 +129,17 @@ def local_terms(
     -------
     list of LocalTerms
         One a draw, arrays of one value a record.
+
+    Raises
+    ------
+    InputError
+        If the fit is of a predictive process.
     """
+    if isinstance(fit.covariance, PredictiveProcess):
+        raise InputError(
+            "what an intruder learns of each record is not reckoned under the predictive process: "
+            "disclosure() measures its copies; the covariances exact and vecchia have an attacker"
+        )
     problem = fit.problem
     who = np.arange(problem.n_records) if records is None else records
     near = _around(problem.sites, who, min(surroundings, problem.n_records))

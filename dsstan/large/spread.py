@@ -34,6 +34,7 @@ from dsstan.seeds import root_seed
 from dsstan.workspace import write_private
 
 if TYPE_CHECKING:
+    from dsstan.large.window import PartialStatistics
     from dsstan.problem import Problem
 
 __all__ = ["DistributedStatistics", "KeptSums", "kept_seed", "spread"]
@@ -332,22 +333,22 @@ def check_spread(covariance: Covariance, cluster: Any, resume: Any) -> None:
 
 @contextmanager
 def spread(
-    source: VecchiaStatistics,
+    source: PartialStatistics,
     cluster: Any = None,
     resume: str | os.PathLike[str] | None = None,
-) -> Iterator[VecchiaStatistics]:
+) -> Iterator[PartialStatistics]:
     """The same statistics, computed by workers and kept in a folder where these are given.
 
     Parameters
     ----------
     source
-        The statistics.
+        The statistics; any but Vecchia's are given back as they are.
     cluster
         See :func:`dsstan.large.distributed.connect`; None computes in this process.
     resume
         Folder of finished sums, for its owner alone; None keeps none. Confidential.
     """
-    if cluster is None and resume is None:
+    if (cluster is None and resume is None) or not isinstance(source, VecchiaStatistics):
         yield source
         return
     with ExitStack() as stack:

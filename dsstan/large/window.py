@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.errors import SurfaceError
-from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.surface import (
     TOLERANCE,
+    Statistics,
     Surface,
     chebyshev_map,
     chebyshev_nodes,
@@ -48,6 +49,17 @@ GROWTH = 1.4
 """Nodes of the next attempt by those of one whose error was above the tolerance."""
 
 _WIDENINGS = 6
+
+
+class PartialStatistics(Statistics, Protocol):
+    """Statistics that some of the records give as well as all."""
+
+    @property
+    def sites(self) -> Floats:
+        """Places of the records that may be chosen from, shape (q, 2)."""
+
+    def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
+        """Scaled statistics at every node, of some or all records, shape (G, H, K)."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ def _basis(values: Floats, bounds: tuple[float, float], n: int) -> Floats:
 
 
 def narrowed_surface(
-    source: VecchiaStatistics,
+    source: PartialStatistics,
     phi_bounds: tuple[float, float],
     r_bounds: tuple[float, float],
     *,
@@ -166,7 +178,7 @@ def narrowed_surface(
 
 
 def _narrower(
-    source: VecchiaStatistics, some: NDArray[np.int64], window: Window, nodes: tuple[int, int]
+    source: PartialStatistics, some: NDArray[np.int64], window: Window, nodes: tuple[int, int]
 ) -> Window:
     """The part of a box in which the terms of some records are not negligible."""
     phi_bounds, r_bounds = window.phi_bounds, window.r_bounds
@@ -174,9 +186,9 @@ def _narrower(
     g = 1 if phi_bounds[0] == phi_bounds[1] else g
     phi = log_position_inv(chebyshev_nodes(g), phi_bounds)
     r = log_position_inv(chebyshev_nodes(h), r_bounds)
-    sums, n = source.sums(phi, r, some), some.size
-    if some.size == len(source.sites):
-        sums, n = sums + source._apart(r), len(source.rotation.Z)
+    whole = some.size == len(source.sites)
+    sums = source.sums(phi, r, None if whole else some)
+    n = len(source.rotation.Z) if whole else some.size
     values = np.stack([(chebyshev_map(h) @ one).T.ravel() for one in sums])
     first = Surface(
         chebyshev_map(g) @ values, (g, h), phi_bounds, r_bounds, source.rotation, n, np.inf

@@ -12,6 +12,7 @@ from dsstan.assessment import Assessment
 from dsstan.conditions import conditions
 from dsstan.correlation import correlation_words
 from dsstan.disclosure import Disclosure
+from dsstan.large.approximations import PredictiveProcess
 from dsstan.report._tables import meaning, sampler
 from dsstan.report._words import NOTHING, figure, plural
 
@@ -120,6 +121,8 @@ def _unassessed(release: Synthesis) -> tuple[str, str]:
     shares = "Judge the release by these shares, and by the copies of the records that stand out."
     if len(release.steps) > 1 or release.fit.outcome != "Gaussian" or release.problem.n_missing:
         return "The closed forms take one Gaussian response without gaps", shares
+    if isinstance(release.fit.covariance, PredictiveProcess):
+        return "No attacker is reckoned under the predictive process", shares
     return (
         "There is no unrestricted fit to hold this release against",
         "Fit with start= an unrestricted fit.",
@@ -205,6 +208,7 @@ def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
         "Distance": f"{problem.distance}, in {problem.unit}s",
         "Reference system": problem.crs or "not stated",
         "Correlation function": correlation_words(fit.cov_model),
+        "Covariance": str(fit.covariance),
         "Largest distance": f"{figure(problem.d_max, 4)} {problem.unit}",
     }
     chosen = {

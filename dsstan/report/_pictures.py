@@ -11,7 +11,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from dsstan.report import _svg as svg
-from dsstan.report._records import facts
+from dsstan.report._records import facts, pictured
 from dsstan.report._words import figure
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def site_map(problem: Problem, records: pd.DataFrame, ringed: int | None) -> Mar
     shift = 0.5 * (np.array([width, height]) - span * scale)
     x = edge + shift[0] + (flat[:, 0] - low[0]) * scale
     y = edge + height - shift[1] - (flat[:, 1] - low[1]) * scale
-    marks = _marks(problem, records, x, y, ringed)
+    shown = pictured(records)
+    marks = _marks(problem, shown, x, y, ringed)
     frame = Markup('<rect class="frame" x="2" y="2" width="{}" height="{}"/>').format(
         svg.number(width + 2 * edge - 4), svg.number(height + 2 * edge - 4)
     )
@@ -66,7 +67,9 @@ def site_map(problem: Problem, records: pd.DataFrame, ringed: int | None) -> Mar
             f"{problem.coord_names[0]} to the right, {problem.coord_names[1]} up"[:60],
             anchor="end",
         )
-    return svg.picture(width + 2 * edge, below + foot, _map_words(problem, records), parts, "map")
+    return svg.picture(
+        width + 2 * edge, below + foot, _map_words(problem, records, len(shown)), parts, "map"
+    )
 
 
 def _marks(
@@ -81,10 +84,11 @@ def _marks(
         if len(place) < TOLD:
             place.append(facts({str(k): v for k, v in row.items()}, problem.unit))
     flagged = np.zeros(len(x), dtype=bool)
-    flagged[problem.site[records["flagged"].to_numpy(dtype=bool)]] = True
-    radius = float(np.clip(70.0 / np.sqrt(len(x)), 2.2, 4.5))
+    flagged[problem.site[records.loc[records["flagged"], "row"]]] = True
+    radius = float(np.clip(70.0 / np.sqrt(len(told)), 2.2, 4.5))
     marks = []
-    for site in np.argsort(flagged, kind="stable"):
+    places = np.array(sorted(told), dtype=np.intp)
+    for site in places[np.argsort(flagged[places], kind="stable")]:
         words = "\n\n".join(told[int(site)])
         if count[site] > TOLD:
             words += f"\n\nand {count[site] - TOLD} more at this place"
@@ -97,12 +101,25 @@ def _marks(
     return marks
 
 
-def _map_words(problem: Problem, records: pd.DataFrame) -> str:
+def _map_words(problem: Problem, records: pd.DataFrame, shown: int) -> str:
     flagged = int(records["flagged"].sum())
     return (
         f"Map of {problem.n_records} records at {problem.n_sites} places; {flagged} flagged "
-        "records are triangles, the others circles. The table of worst records has the numbers."
+        f"records are triangles, the others circles. {_drawn(shown, len(records))}The table "
+        "of worst records has the numbers."
     )
+
+
+def drawn_of(records: pd.DataFrame) -> str:
+    """What the pictures leave out of so many records; nothing, if nothing."""
+    return _drawn(len(pictured(records)), len(records)).strip()
+
+
+def _drawn(shown: int, records: int) -> str:
+    """What a picture of some of the records leaves out; nothing, if nothing."""
+    if shown == records:
+        return ""
+    return f"{shown} records are drawn: the worst, flagged ones, and a random sample of the rest. "
 
 
 @dataclass(frozen=True)
@@ -213,6 +230,8 @@ def before_after(records: pd.DataFrame, unit: str) -> Markup | None:
     """Sd left before protection against after it; below the diagonal the risk rose."""
     if records["sd_before"].isna().any():
         return None
+    rose = int(np.sum(records["sd_after"] < records["sd_before"]))
+    every, records = len(records), pictured(records)
     x, y = records["sd_before"].to_numpy(), records["sd_after"].to_numpy()
     low, high = float(min(x.min(), y.min())) / 1.15, float(max(x.max(), y.max())) * 1.15
     axes = Axes(
@@ -227,10 +246,10 @@ def before_after(records: pd.DataFrame, unit: str) -> Markup | None:
         draw, size = (svg.triangle, 6.5) if flagged[i] else (svg.circle, 3.0)
         words = facts({str(k): v for k, v in rows[i].items()}, unit)
         parts.append(svg.titled(draw(at_x[i], at_y[i], size), words))
-    rose = int(np.sum(y < x))
     label = (
-        f"Sd left to the intruder after protection against before it, {len(x)} records; "
+        f"Sd left to the intruder after protection against before it, {every} records; "
         f"{rose} lie below the diagonal, where it is smaller after protection."
+        f"{' ' + _drawn(len(x), every) if len(x) < every else ''}"
     )
     return svg.picture(axes.width, axes.height, label, parts, "chart")
 

@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 WORST = 20
 """Rows of the table of worst records."""
 
+PICTURED = 3000
+"""Records that a picture shows at most."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -117,6 +120,21 @@ def worst(table: pd.DataFrame, rows: int = WORST) -> pd.DataFrame:
     if table["sd_after"].isna().all():
         return table.sort_values("share_after", ascending=False, kind="stable").head(rows)
     return table.sort_values("sd_after", kind="stable").head(rows)
+
+
+def pictured(table: pd.DataFrame, most: int = PICTURED) -> pd.DataFrame:
+    """The records that a picture shows: all, or of many those at most risk and some others.
+
+    The worst, flagged records (those at most risk, up to half of the picture), and a random
+    sample of the others, the same one every time; in the order of the table.
+    """
+    if len(table) <= most:
+        return table
+    flagged = worst(table[table["flagged"]], most // 2)
+    kept = pd.Index(worst(table)["row"]).union(pd.Index(flagged["row"]))
+    others = np.setdiff1d(table["row"].to_numpy(), kept.to_numpy())
+    chosen = np.random.default_rng(0).permutation(others)[: most - len(kept)]
+    return table.iloc[np.sort(np.concatenate([kept.to_numpy(), chosen]))]
 
 
 def facts(row: dict[str, Any], unit: str) -> str:

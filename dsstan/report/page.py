@@ -146,6 +146,7 @@ def _pictures(release: Synthesis, whole: Assessment | None, records: Any) -> dic
     out: dict[str, Any] = {
         "assessment": whole,
         "ringed": ringed,
+        "drawn": _pictures.drawn_of(records),
         "map": _pictures.site_map(problem, records, ringed),
         "scatter": None,
         "sizes": {},
