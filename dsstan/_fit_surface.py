@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 
 from dsstan.large.approximations import Covariance, PredictiveProcess, Vecchia
 from dsstan.large.predictive_process import PredictiveProcessStatistics, place_knots
+from dsstan.large.spread import spread
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.large.window import PartialStatistics, Window, narrowed_surface
 from dsstan.priors import ResolvedPriors

@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -155,6 +156,7 @@ def compare(
     engine: str = "auto",
     seed: int | None = None,
     workers: int = 1,
+    cluster: Any = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     **sampler: Any,
@@ -183,10 +185,14 @@ def compare(
         Posterior draws behind the attacker's sds; see :func:`dsstan.attacker.attack`.
     seed
         Root seed. Every setting has a stream of its own, so its fit and copies do not depend
-        on the rest of the grid, on ``workers`` or on what was resumed. Which records are
+        on the rest of the grid, on ``workers``, ``cluster`` or on what was resumed. Which are
         at risk does depend on the grid.
     workers
         Settings judged at a time, in threads; the sampler runs in processes of its own.
+    cluster
+        Worker processes that judge settings instead, here or on other machines: a number of them,
+        the address of a Dask scheduler or a ``distributed.Client``; see
+        :func:`dsstan.large.distributed.connect`.
     folder
         Where finished settings are kept, readable by their owner only; made if need be.
         Confidential. A second call with the same folder, problem and settings reads them.
@@ -214,6 +220,8 @@ def compare(
     begin = time.perf_counter()
     settings = grid_of(distances, correlations, continuous, gammas, protections)
     check_comparison(problem, copies, workers, start)
+    if cluster is not None and workers != 1:
+        raise InputError("workers are threads of this process: leave them out with a cluster")
     store = Store(None if folder is None else Path(folder))
     root = store.root(seed)
     common: dict[str, Any] = {
@@ -233,7 +241,7 @@ def compare(
         counts = sorted({int(c) for c in copies})
         judged = {"copies": counts, "relative": relative, "draws": draws}
         tasks = _tasks(free, of, smoothed, judged, common, root)
-        cells, failed, computed = _run(tasks, store, workers, progress)
+        cells, failed, computed = _run(tasks, store, free, workers, cluster, progress)
     at_risk = np.zeros(problem.n_records, dtype=bool)
     for own, _ in smoothed.values():
         at_risk |= own.flagged & (own.rule != "continuous")
@@ -335,7 +343,7 @@ class _Task:
     """One setting to be judged: its key in the store, and the work."""
 
     key: str
-    work: Callable[[], Cell]
+    work: partial[Cell]
 
 
 def _tasks(
@@ -377,32 +385,59 @@ def _judge(
 
 
 def _run(
-    tasks: dict[Setting, _Task], store: Store, workers: int, progress: bool | None
+    tasks: dict[Setting, _Task],
+    store: Store,
+    free: Fit,
+    workers: int,
+    cluster: Any,
+    progress: bool | None,
 ) -> tuple[dict[Setting, Cell], dict[Setting, str], int]:
     """Judge what the store lacks; a setting that fails costs itself alone."""
     found = {task.key: store.read(task.key) for task in tasks.values()}
     cells = {key: cell for key, cell in found.items() if cell is not None}
     missing = {task.key: task.work for task in tasks.values() if task.key not in cells}
     failures: dict[str, str] = {}
-    with (
-        progress_bar("compare", progress) as advance,
-        ThreadPoolExecutor(workers) as pool,
-    ):
-        running = {pool.submit(work): key for key, work in missing.items()}
-        try:
-            while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    key = running.pop(future)
-                    try:
-                        cells[key] = future.result()
-                        store.write(key, cells[key])
-                    except DsstanError as error:
-                        failures[key] = str(error)
-                advance(1.0 - len(running) / len(missing))
-        finally:
-            for future in running:
-                future.cancel()
+    judged = _in_threads(missing, workers) if cluster is None else _on(cluster, missing, free)
+    with progress_bar("compare", progress) as advance, closing(judged):
+        for done, (key, outcome) in enumerate(judged, 1):
+            if isinstance(outcome, DsstanError):
+                failures[key] = str(outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                cells[key] = outcome
+                store.write(key, outcome)
+            advance(done / len(missing))
     good = {s: cells[task.key] for s, task in tasks.items() if task.key in cells}
     bad = {s: failures[task.key] for s, task in tasks.items() if task.key in failures}
     return good, bad, len(missing) - len(failures)
+
+
+_Outcomes = Generator[tuple[str, Cell | BaseException], None, None]
+"""Settings by key as they are ready, with what went wrong in place of a cell."""
+
+
+def _in_threads(missing: dict[str, partial[Cell]], workers: int) -> _Outcomes:
+    """Judge settings in threads of this process."""
+    with ThreadPoolExecutor(workers) as pool:
+        running = {pool.submit(work): key for key, work in missing.items()}
+        try:
+            for future in as_completed(running):
+                error = future.exception()
+                yield running[future], future.result() if error is None else error
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def _on(cluster: Any, missing: dict[str, partial[Cell]], free: Fit) -> _Outcomes:
+    """Judge settings on worker processes; the table and the unrestricted fit move once."""
+    from dsstan.large.distributed import connect
+
+    if not missing:
+        return
+    keys = list(missing)
+    calls = [missing[key].args[1:] for key in keys]
+    with connect(cluster) as workers, closing(workers.each(_judge, calls, first=free)) as each:
+        for number, outcome in each:
+            yield keys[number], outcome

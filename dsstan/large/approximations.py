@@ -41,6 +41,10 @@ class Covariance:
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # There is one exact covariance in a process, told by identity.
+        return "EXACT" if type(self) is Covariance else (type(self), tuple(vars(self).values()))
+
 
 EXACT = Covariance()
 

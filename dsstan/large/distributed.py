@@ -16,7 +16,7 @@ import sys
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +37,8 @@ _LOG = logging.getLogger("dsstan")
 RETRIES = 3
 """Times that a task whose worker was lost, or that failed for want of its data, runs again."""
 
-WAIT = 60
-"""Seconds within which the first worker of a scheduler must be there."""
+WAIT = 30
+"""Seconds within which a scheduler must answer, and its first worker be there."""
 
 _MOST_HELD = 8
 """Sets of arrays that a worker keeps."""
@@ -102,7 +102,7 @@ class Cluster:
         *,
         shared: Shared | None = None,
         first: Any = None,
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Generator[tuple[int, Any], None, None]:
         """Results of a function on the workers, as they come.
 
         BLAS and numba run on one thread each.
@@ -144,15 +144,17 @@ class Cluster:
                 before = (shared.mark, shared.where)
             elif first is not None:
                 before = (self.scatter(first),)
-            futures = {
-                self.client.submit(
-                    *(single_threaded, function, *before, *calls[number]),
-                    key=f"{name}-{attempt}-{number}",
-                    retries=0 if shared is None else RETRIES,
-                    pure=False,
-                ): number
-                for number in waiting
-            }
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Sending large graph")
+                futures = {
+                    self.client.submit(
+                        *(single_threaded, function, *before, *calls[number]),
+                        key=f"{name}-{attempt}-{number}",
+                        retries=0 if shared is None else RETRIES,
+                        pure=False,
+                    ): number
+                    for number in waiting
+                }
             lost: list[int] = []
             try:
                 for future in as_completed(list(futures), loop=self.client.loop):
@@ -164,11 +166,14 @@ class Cluster:
                     else:
                         error = future.exception()
                         if _is_killed(error):
-                            raise EngineError(
-                                "a task ended the worker processes it ran in, again and again: "
-                                "they may lack memory, or were killed"
-                            ) from None
-                        if _is_lost(error):
+                            yield (
+                                number,
+                                EngineError(
+                                    "a task ended the worker processes it ran in, again and again: "
+                                    "they may lack memory, or were killed"
+                                ),
+                            )
+                        elif _is_lost(error):
                             lost.append(number)
                         else:
                             yield number, error
