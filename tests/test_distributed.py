@@ -21,12 +21,14 @@ import dsstan as ds
 from conftest import ROOT, small_table
 from dsstan.errors import DsstanWarning, InputError, ReleaseError
 from dsstan.frontier import compare
+from dsstan.large._workers import single_threaded
 from dsstan.large.approximations import EXACT, Vecchia
-from dsstan.large.distributed import connect, single_threaded
+from dsstan.large.distributed import connect
 from dsstan.large.spread import DistributedStatistics, KeptSums, block_sums, kept_seed, spread
 from dsstan.large.strata import fit_strata
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.large.window import narrowed_surface
+from dsstan.workspace import leftovers, remove
 
 N, NEAR = 5000, 5
 QUICK = {"engine": "embedded", "progress": False, "chains": 2, "warmup": 300, "samples": 300}
@@ -153,19 +155,24 @@ def test_the_bytes_do_not_depend_on_the_blocks_of_a_task(cluster, source, monkey
             assert found.tobytes() == source.sums(phi, r, records).tobytes()
 
 
-def test_a_worker_that_is_killed_costs_its_tasks_and_not_the_run(cluster, source, monkeypatch):
+@pytest.mark.parametrize("files", [True, False])
+def test_workers_that_are_killed_cost_their_tasks_and_not_the_run(
+    cluster, source, monkeypatch, files
+):
+    """One of two that read files; both, with the records that they were sent."""
     monkeypatch.setattr("dsstan.large.spread.block_sums", slowly)
     phi, r = np.geomspace(2.0, 20.0, 6), np.geomspace(0.01, 1.0, 5)
-    with spread(source, cluster) as spread_out:
+    with spread(source, dataclasses.replace(cluster, files=files)) as spread_out:
         nodes = spread_out.at(phi, r)
         found = [next(nodes)]
-        victim = next(iter(cluster.client.run(os.getpid).values()))
-        os.kill(victim, signal.SIGKILL)
+        victims = list(cluster.client.run(os.getpid).values())[: 1 if files else 2]
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
         found += nodes
     for one, other in zip(found, source.at(phi, r), strict=True):
         assert one.tobytes() == other.tobytes()
     cluster.client.wait_for_workers(2, timeout=60)
-    assert victim not in cluster.client.run(os.getpid).values()
+    assert not set(victims) & set(cluster.client.run(os.getpid).values())
 
 
 def test_no_task_carries_the_records(cluster, source, monkeypatch):
@@ -198,7 +205,7 @@ def test_what_workers_read_is_for_the_owner_alone_and_gone_afterwards(cluster, s
 
 def held_marks():
     """On a worker: sets of records that it still holds."""
-    from dsstan.large.distributed import _HELD
+    from dsstan.large._workers import _HELD
 
     return len(_HELD)
 
@@ -268,9 +275,10 @@ def test_dask_is_not_imported_with_the_package():
 
 
 DRIVER = """
-import sys, time
+import os, sys, time
 sys.path.insert(0, "tests")
 from test_distributed import bounds, prepared, statistics
+from dsstan.large.distributed import connect
 from dsstan.large.spread import KeptSums, spread
 from dsstan.large.window import narrowed_surface
 write = KeptSums.write
@@ -279,22 +287,37 @@ def slowly(self, name, values):
     print("kept", flush=True)
     time.sleep(0.05)
 KeptSums.write = slowly
-problem = prepared()
-with spread(statistics(problem), None, sys.argv[1]) as source:
-    narrowed_surface(source, *bounds(problem))
+if __name__ == "__main__":
+    problem = prepared()
+    with connect(1) as cluster, spread(statistics(problem), cluster, sys.argv[1]) as source:
+        print(*cluster.client.run(os.getpid).values(), flush=True)
+        narrowed_surface(source, *bounds(problem))
 """
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_in_the_same_bytes(
     cluster, problem, source, plain, tmp_path
 ):
-    folder = tmp_path / "kept"
+    folder, work = tmp_path / "kept", tmp_path / "work"
+    work.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(folder)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", DRIVER, str(folder)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "DSSTAN_WORKDIR": str(work)},
     ) as driver:
+        worker = int(driver.stdout.readline())
         for _ in range(15):
             assert driver.stdout.readline() == "kept\n"
         driver.kill()
+    until = time.monotonic() + 60
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{worker}").exists()  # it ends with the process that started it
+    for leftover in leftovers([work]):
+        remove(leftover)
+    assert list(work.iterdir()) == []
     before = len(list(folder.glob("*.npy")))
     with spread(source, cluster, folder) as goes_on:
         assert same(narrowed_surface(goes_on, *bounds(problem)), plain)
@@ -396,7 +419,7 @@ def test_fits_that_come_back_from_workers_are_as_good_as_those_made_here(by_town
 
 
 def test_a_stratum_has_the_same_copies_on_workers_here_and_beside_other_strata(by_town):
-    alone = strata(towns().query("town == 'town 1'"))
+    alone = strata(towns(small=8).query("town == 'town 1'"))
     np.testing.assert_array_equal(alone.values, by_town.parts["town 1"].values)
     assert len(set(by_town.seeds.values())) == 4
 

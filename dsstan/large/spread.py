@@ -17,7 +17,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from dsstan._version import __version__
 from dsstan.errors import InputError
+from dsstan.large._workers import Cluster, Shared, held_arrays
 from dsstan.large.approximations import Covariance, Vecchia
-from dsstan.large.distributed import Cluster, Shared, connect, held_arrays
+from dsstan.large.distributed import connect
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.seeds import root_seed
 from dsstan.workspace import write_private
@@ -120,16 +121,17 @@ class DistributedStatistics(VecchiaStatistics):
             return
         blocks = -(-some.size // BLOCK)
         fair = -(-blocks * phi.size // (TASKS_EACH * self.cluster.workers))
-        each = BLOCK * min(MOST_BLOCKS, max(1, fair))
-        pieces = [(low, min(low + each, some.size)) for low in range(0, some.size, each)]
+        size = BLOCK * min(MOST_BLOCKS, max(1, fair))
+        pieces = [(low, min(low + size, some.size)) for low in range(0, some.size, size)]
         with ExitStack() as stack:
-            who: tuple[str, list[Any]] | None = None
+            shared = [self.shared]
             if records is not None:
-                its = stack.enter_context(self.cluster.share([np.ascontiguousarray(records)]))
-                who = (its.mark, its.where)
-            calls = [(who, *piece, float(value), r, self.code) for value in phi for piece in pieces]
+                places = [np.ascontiguousarray(records)]
+                shared.append(stack.enter_context(self.cluster.share(places)))
+            calls = [(*piece, float(value), r, self.code) for value in phi for piece in pieces]
+            each = stack.enter_context(closing(self.cluster.each(block_sums, calls, shared=shared)))
             parts_of: dict[int, dict[int, Floats]] = {}
-            for number, result in self.cluster.each(block_sums, calls, shared=self.shared):
+            for number, result in each:
                 if isinstance(result, BaseException):
                     raise result
                 g, piece_number = divmod(number, len(pieces))
@@ -142,9 +144,7 @@ class DistributedStatistics(VecchiaStatistics):
 
 
 def block_sums(
-    mark: str,
-    where: list[Any],
-    records: tuple[str, list[Any]] | None,
+    held: list[tuple[str, list[Any]]],
     low: int,
     high: int,
     phi: float,
@@ -155,10 +155,9 @@ def block_sums(
 
     Parameters
     ----------
-    mark, where
-        Of the shared arrays; see :func:`dsstan.large.distributed.held_arrays`.
-    records
-        Mark and whereabouts of the places in the ordering that are summed over; None: all.
+    held
+        Marks and whereabouts, see :func:`dsstan.large._workers.held_arrays`: of sites, a, own,
+        z and neighbours; and of the places in the ordering that are summed over, if not all are.
     low, high
         From which of them to before which, low at the beginning of a block.
     phi, r, code
@@ -171,8 +170,8 @@ def block_sums(
     """
     from dsstan.large._kernels import PARALLEL, node_sums
 
-    data = held_arrays(mark, where)
-    some = np.arange(low, high) if records is None else np.array(held_arrays(*records)[0][low:high])
+    data, *places = (held_arrays(*one) for one in held)
+    some = np.array(places[0][0][low:high]) if places else np.arange(low, high)
     with PARALLEL:
         return np.asarray(node_sums(*data, some, np.array([phi]), r, code)[:, 0])
 

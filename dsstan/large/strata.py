@@ -297,8 +297,8 @@ def _check_whole(frame: pd.DataFrame, response: str) -> None:
     """Refuse a table whose other columns, or order, give the response away across strata."""
     if response not in frame.columns or not pd.api.types.is_numeric_dtype(frame[response].dtype):
         return  # which every stratum will say
-    values = pd.to_numeric(frame[response]).astype("float64")
-    if nearly_sorted(values[values.notna()].to_numpy()):
+    values = frame[response].to_numpy(dtype=np.float64, na_value=np.nan)
+    if nearly_sorted(values[~np.isnan(values)]):
         raise ReleaseError(
             f"the rows are in the order of the response {response!r}, or nearly so, and copies "
             "keep the order of the rows: shuffle them first, with table.sample(frac=1)"
