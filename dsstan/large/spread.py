@@ -121,7 +121,8 @@ class DistributedStatistics(VecchiaStatistics):
             return
         blocks = -(-some.size // BLOCK)
         fair = -(-blocks * phi.size // (TASKS_EACH * self.cluster.workers))
-        size = BLOCK * min(MOST_BLOCKS, max(1, fair))
+        # Pieces of one size, but for the last.
+        size = BLOCK * -(-blocks // -(-blocks // min(MOST_BLOCKS, max(1, fair))))
         pieces = [(low, min(low + size, some.size)) for low in range(0, some.size, size)]
         with ExitStack() as stack:
             shared = [self.shared]
