@@ -192,15 +192,17 @@ def moments(surface, window):
     return np.array(out)
 
 
-def shifts(n, seeds, neighbours=(15,)):
+def shifts(n, seeds, neighbours=(15,), tau_sq=0.25, ordering="maxmin"):
     """Shifts of the posterior means of log phi and log r, in posterior sds, (seeds, m, 2)."""
     out = []
     for seed in seeds:
-        problem = problem_of(n, seed=seed)
+        problem = problem_of(n, seed=seed, tau_sq=tau_sq)
         ones, rows = np.ones(n), np.arange(n)
         bounds = (3 / problem.d_max, 300 / problem.d_max), (1e-4, 1e4)
         near = [
-            VecchiaStatistics.of(problem, rows, a_diag=ones, protection="none", neighbours=m)
+            VecchiaStatistics.of(
+                problem, rows, a_diag=ones, protection="none", neighbours=m, ordering=ordering
+            )
             for m in neighbours
         ]
         _, window = narrowed_surface(near[0], *bounds)
