@@ -114,8 +114,9 @@ print(shown.groupby(["fit", "alone"])["kept"].mean().unstack().round(3).to_strin
 #
 # ## What an intruder learns
 #
-# `share` is that of copies within 10% of the true income, over 400 copies, and `sd` what an intruder
-# who knows all others, and the variances behind each copy, is left with after 20 copies (log scale).
+# `share` is that of copies within 10% of the true income, over 400 copies, and `sd` what an
+# intruder who knows all others, and the variances behind each copy, is left with after 20 copies
+# (log scale).
 
 # %%
 rows = {}

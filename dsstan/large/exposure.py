@@ -30,7 +30,7 @@ from dsstan.eigenbasis import Terms
 from dsstan.errors import InputError
 from dsstan.large._exposure_kernel import surroundings_sums
 from dsstan.large._kernels import PARALLEL
-from dsstan.large.approximations import PredictiveProcess
+from dsstan.large.approximations import PredictiveProcess, Vecchia
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.latent import Parameters
 
@@ -149,6 +149,7 @@ def local_terms(
         a_diag=fit.A[fit.informing],
         protection=fit.protection,
         cov_model=fit.cov_model,
+        **vars(fit.covariance if isinstance(fit.covariance, Vecchia) else Vecchia()),
     )
     return [_at_draw(fit, p, carried, near, source) for p in points]
 

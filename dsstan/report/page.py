@@ -83,7 +83,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    from dsstan.report._words import plural
+    from dsstan.report._words import percent, plural
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -98,6 +98,7 @@ def _environment() -> Environment:
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=digest,
+        percent=percent,
         plural=plural,
     )
     return environment
