@@ -223,6 +223,28 @@ def test_a_client_reaches_the_same_workers_and_an_address_without_a_scheduler_is
         pass
 
 
+def test_a_scheduler_without_encryption_is_reached_by_its_address_with_a_warning(source):
+    from distributed import LocalCluster
+
+    phi, r = np.array([5.0]), np.array([0.1, 1.0])
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+    ) as scheduler:
+        address = scheduler.scheduler_address
+        assert address.startswith("tcp://127.0.0.1")
+        with (
+            pytest.warns(DsstanWarning, match="not encrypted"),
+            connect(address) as workers,
+            spread(source, workers) as spread_out,
+        ):
+            assert spread_out.sums(phi, r).tobytes() == source.sums(phi, r).tobytes()
+
+
 def test_a_fit_on_workers_is_the_fit_without(cluster, tmp_path):
     problem = prepared(2500)
     how = {"covariance": Vecchia(neighbours=NEAR), "seed": 3, **QUICK}

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dsstan._version import __version__
-from dsstan.errors import EngineError, InputError
+from dsstan.errors import DsstanWarning, EngineError, InputError
 from dsstan.large._workers import Cluster
 from dsstan.workspace import private_folder
 
@@ -55,6 +55,13 @@ def connect(cluster: Any) -> Iterator[Cluster]:
     InputError
         If ``distributed`` is not installed, there is no scheduler or no worker, or the workers
         have another version of dsstan.
+    EngineError
+        If the processes can't be started.
+
+    Warns
+    -----
+    DsstanWarning
+        If what goes to the workers is not encrypted.
     """
     if isinstance(cluster, Cluster):
         yield cluster
@@ -81,6 +88,13 @@ def connect(cluster: Any) -> Iterator[Cluster]:
         else:
             client = stack.enter_context(_local(int(cluster), folder))
         _check_workers(client)
+        if client.scheduler.address.startswith(("tcp:", "ws:")):
+            warnings.warn(
+                "the traffic with the workers is not encrypted, and whoever reaches their "
+                "scheduler can run code there: set up TLS (docs/howto/many-machines.md)",
+                DsstanWarning,
+                stacklevel=3,
+            )
         yield Cluster(client, folder, _reads(client, folder))
 
 
@@ -133,6 +147,7 @@ def _local(workers: int, folder: Path) -> Iterator[Any]:
                 processes=True,
                 host="127.0.0.1",
                 dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any port, no pages
                 local_directory=str(folder),
                 memory_limit=None,
                 silence_logs=logging.ERROR,
