@@ -223,6 +223,19 @@ def test_a_client_reaches_the_same_workers_and_an_address_without_a_scheduler_is
         pass
 
 
+def test_nobody_without_its_key_reaches_a_scheduler_that_was_started(cluster):
+    from distributed import Client
+    from distributed.security import Security
+
+    address = cluster.client.scheduler.address
+    for address_of_other, key in (
+        (address, Security.temporary()),
+        (address.replace("tls:", "tcp:"), None),
+    ):
+        with pytest.raises(OSError, match=r"."):
+            Client(address_of_other, security=key, timeout=2, set_as_default=False)
+
+
 def test_a_scheduler_without_encryption_is_reached_by_its_address_with_a_warning(source):
     from distributed import LocalCluster
 

@@ -45,10 +45,10 @@ Records = NDArray[np.int64]
 
 _LOG = logging.getLogger("dsstan")
 
-MOST_BLOCKS = 16
-"""Blocks of a task, at most: some ten thousand records."""
+MOST_BLOCKS = 64
+"""Blocks of a task, at most: a second or so. A task costs Dask some milliseconds."""
 
-TASKS_EACH = 4
+TASKS_EACH = 8
 """Tasks for each worker, at least where there are blocks enough, so that none waits for long."""
 
 _FORMAT = "1"
