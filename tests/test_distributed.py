@@ -12,6 +12,8 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
@@ -71,9 +73,14 @@ def cluster(tmp_path_factory):
     """A real scheduler and two worker processes on loopback."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSSTAN_WORKDIR", str(tmp_path_factory.mktemp("work")))
+        before = dict(os.environ)
         with connect(2) as found:
+            # Else numba and BLAS of this process would be left with one thread.
+            assert not [k for k, v in os.environ.items() if "THREADS" in k and before.get(k) != v]
             yield found
         assert not found.folder.exists()
+        changed = set(os.environ.items()) ^ set(before.items())
+        assert {name for name, _ in changed} <= {"PYTEST_CURRENT_TEST"}
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +122,15 @@ def process(_=None):
 
     blas = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
     return os.getpid(), (numba.get_num_threads(), max(blas, default=1))
+
+
+def test_this_process_keeps_its_threads(cluster, source):
+    import numba
+
+    for threads in (1, numba.config.NUMBA_NUM_THREADS):
+        numba.set_num_threads(threads)
+        source.sums(np.array([5.0]), np.array([0.1, 1.0]))
+    assert numba.config.NUMBA_NUM_THREADS == numba.config.NUMBA_DEFAULT_NUM_THREADS
 
 
 def test_workers_are_processes_of_this_machine_with_one_thread_each(cluster):
@@ -228,6 +244,10 @@ def test_nobody_without_its_key_reaches_a_scheduler_that_was_started(cluster):
     from distributed.security import Security
 
     address = cluster.client.scheduler.address
+    pages = f"http://127.0.0.1:{cluster.client.cluster.scheduler.http_server.port}"
+    for page in ("status", "info/main/workers.html", "json/counts.json", "metrics"):
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{pages}/{page}", timeout=5)
     for address_of_other, key in (
         (address, Security.temporary()),
         (address.replace("tls:", "tcp:"), None),

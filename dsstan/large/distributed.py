@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import secrets
 import sys
 import warnings
@@ -136,10 +137,12 @@ def _local(workers: int, folder: Path) -> Iterator[Any]:
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
         "distributed.worker.profile.enabled": False,
-        "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, "1"),
+        # Dask sets these in this process, and leaves them there.
+        "distributed.nanny.pre-spawn-environ": {},
     }
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(settings))
+        stack.enter_context(_same_environment())
         try:
             cluster = LocalCluster(
                 n_workers=workers,
@@ -162,6 +165,20 @@ def _local(workers: int, folder: Path) -> Iterator[Any]:
             ) from None
         stack.enter_context(_quietly(cluster))
         yield stack.enter_context(_quietly(Client(cluster, set_as_default=False)))
+
+
+@contextmanager
+def _same_environment() -> Iterator[None]:
+    """Take back what Dask adds to the environment of this process when it starts a worker."""
+    names = ("PYTHONHASHSEED", "__DASK_PARENT_PID")
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextmanager
