@@ -246,7 +246,7 @@ def _copies(fitted: Fit, number: int) -> Synthesis:
     )
 
 
-def _some_rows(problem: Problem, count: int) -> NDArray[np.intp]:
+def _some_rows(problem: Problem, count: int = SMALL) -> NDArray[np.intp]:
     """Rows spread over the table, enough for the design to keep its rank."""
     n = problem.n_records
     if n <= count:
