@@ -69,8 +69,8 @@ def homes(n=N):
         index=pd.Index([f"id{k}" for k in rng.permutation(n)], name="record"),
     )
     # The first row groups lack a level, so that levels must not be those of a row group.
-    table.loc[table.index[: 2 * GROUP], "heating"] = "wood"
-    table.loc[table.index[: 2 * GROUP], "town"] = "mid"
+    table.loc[table.index[: min(2 * GROUP, n // 3)], "heating"] = "wood"
+    table.loc[table.index[: min(2 * GROUP, n // 3)], "town"] = "mid"
     table.loc[table.index[3], ["heating", "town"]] = ["brick", "west"]
     table.attrs = {"author": "nobody must read this"}
     return table
@@ -268,7 +268,7 @@ def test_a_whole_release_by_vecchias_approximation(tmp_path):
 
     file = tmp_path / "few.parquet"
     homes(500).to_parquet(file, row_group_size=80)
-    common = dict(coords=("east", "north"), copies=2, threshold=0.5, seed=5, progress=False)
+    common = dict(coords=("east", "north"), copies=4, threshold=0.5, seed=5, progress=False)
     common |= dict(chains=2, warmup=200, samples=200, engine="embedded", accept_failed=True)
     common |= dict(covariance=Vecchia(neighbours=6), by_row_groups=True)
     release = ds.protect(file, "log(price) ~ scale(area) + town", **common)
