@@ -117,6 +117,7 @@ _ELSEWHERE = {
     **dict.fromkeys(
         ("missing", "imputations", "floor", "accept_below_floor", "absolute"), _NOT_HERE
     ),
+    "by_row_groups": "a job with steps reads the whole table",
 }
 """Keys that do not stand above the steps, and why."""
 

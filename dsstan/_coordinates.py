@@ -19,7 +19,14 @@ from scipy.spatial.distance import cdist
 
 from dsstan.errors import CoordinateError, DsstanWarning, describe_rows
 
-__all__ = ["Located", "is_geodataframe", "largest_distance", "locate", "site_numbers"]
+__all__ = [
+    "Located",
+    "from_columns",
+    "is_geodataframe",
+    "largest_distance",
+    "locate",
+    "site_numbers",
+]
 
 Array = NDArray[np.float64]
 
@@ -79,7 +86,7 @@ def locate(table: pd.DataFrame, coords: Any, distance: str | None, crs: Any) -> 
     if coords is None:
         values, names, crs = _from_points(table, crs)
     else:
-        values, names = _from_columns(table, coords)
+        values, names = from_columns(table, coords)
     system = None if crs is None else _read_crs(crs)
     said = [name.lower() for name in names]
     by_name = bool({*said} & (LONGITUDE | LATITUDE))
@@ -157,7 +164,7 @@ def _from_points(table: pd.DataFrame, crs: Any) -> tuple[Array, tuple[str, str],
     return values, names, crs if own is None else own
 
 
-def _from_columns(table: pd.DataFrame, coords: Any) -> tuple[Array, tuple[str, str]]:
+def from_columns(table: pd.DataFrame, coords: Any) -> tuple[Array, tuple[str, str]]:
     """Coordinates and names of two columns."""
     pair = isinstance(coords, tuple | list) and len(coords) == 2
     if not pair or not all(isinstance(name, str) for name in coords):

@@ -22,6 +22,7 @@ from dsstan.fit import NATURAL_LIMIT
 from dsstan.frontier import check_comparison
 from dsstan.imputation import check_imputations
 from dsstan.large.approximations import choose_covariance
+from dsstan.large.parquet import prepare_parquet
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.progress import phase
@@ -116,11 +117,12 @@ def plan_release(
     names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding", "cov_model")
     settings = {"cov_model": "exponential", **settings}
     check_choices(*(settings[name] for name in names))
-    covariance = choose_covariance(settings.get("covariance", "auto"), len(table))
+    choose_covariance(settings.get("covariance", "auto"), 0)
     root_seed(settings["seed"])
     sampler = _sampler(settings)
     begin = time.perf_counter()
     problem = _prepared(table, formula, settings)
+    covariance = choose_covariance(settings.get("covariance", "auto"), problem.n_records)
     check_order(problem)
     seconds = time.perf_counter() - begin
     most = sampler.chains * sampler.samples
@@ -218,7 +220,8 @@ def _prepared(table: Any, formula: str, settings: dict[str, Any]) -> Problem:
     """The checked problem, its priors and its engine found."""
     get_engine(settings["engine"])
     keys = ("coords", "distance", "crs", "name", "missing")
-    problem = prepare(table, formula, **{key: settings[key] for key in keys if key in settings})
+    prepared = prepare_parquet if settings.get("by_row_groups") else prepare
+    problem = prepared(table, formula, **{key: settings[key] for key in keys if key in settings})
     usual = settings["priors"] or Priors()
     there = problem.observed
     usual.resolve(

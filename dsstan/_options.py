@@ -269,6 +269,15 @@ NoReport = Annotated[
         rich_help_panel=COPIES,
     ),
 ]
+ByRowGroups = Annotated[
+    bool,
+    typer.Option(
+        "--by-row-groups",
+        help="TABLE is Parquet, a file or a folder, larger than memory: read only the needed "
+        "columns, a row group at a time; needs --format parquet.",
+        rich_help_panel=MODEL,
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(

@@ -22,6 +22,7 @@ from dsstan._options import (
     AcceptFailed,
     AdaptDelta,
     AsJson,
+    ByRowGroups,
     Chains,
     Coords,
     CopiesOf,
@@ -65,14 +66,14 @@ from dsstan._version import __version__
 from dsstan.assessment import Assessment, check_floor
 from dsstan.cells import check_cells
 from dsstan.doctor import examine
-from dsstan.errors import InputError, ReleaseError
+from dsstan.errors import ReleaseError
 from dsstan.job import arguments_of, parsed_job
 from dsstan.large.approximations import covariance_of
 from dsstan.priors import Priors
 from dsstan.progress import phase
 from dsstan.protect import protect
 from dsstan.reading import needed_columns, read_table
-from dsstan.release import FORMATS, check_target, measured, write_release
+from dsstan.release import check_format, check_target, measured, write_release
 from dsstan.workspace import Leftover, leftovers, remove
 
 EPILOG = (
@@ -190,6 +191,7 @@ def synthesise(
     floor: Floor = None,
     accept_below_floor: AcceptBelowFloor = False,
     no_report: NoReport = False,
+    by_row_groups: ByRowGroups = False,
     workdir: WorkDir = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -197,8 +199,7 @@ def synthesise(
 ) -> None:
     """Make a release from a confidential table."""
     target = check_target(out_folder)
-    if format not in FORMATS:
-        raise InputError(f"--format must be csv or parquet, got {format!r}")
+    check_format(format, by_row_groups)
     check_floor(floor)
     settings: dict[str, Any] = {
         "coords": coords,
@@ -225,12 +226,15 @@ def synthesise(
         "samples": samples,
         "adapt_delta": adapt_delta,
         "priors": None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
+        "by_row_groups": by_row_groups,
     }
     SESSION.targets.append(target)
     with phases((*RELEASE_PHASES[:1], "rehearsal") if dry_run else RELEASE_PHASES):
         with phase("reading"):
-            content = read_table(table, needed_columns(formula, coords))
-            check_cells(content, format, csv_text)
+            content: Any = table  # read by prepare_parquet
+            if not by_row_groups:
+                content = read_table(table, needed_columns(formula, coords))
+                check_cells(content, format, csv_text)
         if dry_run:
             plan = plan_release(content, formula, settings, floor=floor, target=target)
         else:

@@ -7,9 +7,10 @@ stages need no checks of their own.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -97,6 +98,23 @@ class Problem:
     site: NDArray[np.int64] = field(repr=False)
     seconds: float = field(repr=False, default=0.0)
     source: Any = field(repr=False, default=None)
+
+    by_row_groups: ClassVar[bool] = False
+    """Whether ``table`` holds a part of the columns, and the others stay in their file."""
+
+    @property
+    def columns(self) -> list[Any]:
+        """Names of all columns of the table that was given, in their order."""
+        return list(self.table.columns)
+
+    @property
+    def types(self) -> dict[Any, str]:
+        """Type of each of them, as pandas names it."""
+        return {name: str(dtype) for name, dtype in self.table.dtypes.items()}
+
+    def pieces(self, name: str) -> Iterator[pd.Series]:
+        """One column of the table that was given, in pieces that follow one another."""
+        yield self.table[name]
 
     @property
     def X(self) -> Array:

@@ -12,6 +12,7 @@ from dsstan.errors import InputError, is_number
 from dsstan.fit import PROTECTIONS, Fit, fit
 from dsstan.imputation import check_imputations
 from dsstan.large.approximations import Covariance, choose_covariance
+from dsstan.large.parquet import prepare_parquet
 from dsstan.priors import Priors
 from dsstan.problem import Problem, prepare
 from dsstan.public import check_order
@@ -46,6 +47,7 @@ def protect(
     rounding: str = "auto",
     missing: str = "refuse",
     imputations: int | None = None,
+    by_row_groups: bool = False,
     progress: bool | None = None,
     **sampler: Any,
 ) -> Synthesis:
@@ -70,6 +72,9 @@ def protect(
         Go on although a fit failed its verdict.
     strict, rounding, imputations
         See :func:`dsstan.synthesise`.
+    by_row_groups
+        Take ``table`` as the path of a Parquet file, or of a folder of them, of which only the
+        needed columns come into memory; see :func:`dsstan.large.parquet.prepare_parquet`.
     progress
         Show progress; by default in a terminal.
     sampler
@@ -85,7 +90,8 @@ def protect(
     choose_covariance(covariance, 0)
     root = root_seed(seed)
     free_seed, kept_seed, copies_seed = stage_seeds(root)
-    problem = prepare(
+    prepared = prepare_parquet if by_row_groups else prepare
+    problem = prepared(
         table, formula, coords=coords, distance=distance, crs=crs, name=name, missing=missing
     )
     if imputations is not None or problem.n_missing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from dsstan._metadata import FORMAT
 from dsstan._version import __version__
 from dsstan.correlation import correlation_words
 from dsstan.errors import ReleaseError
-from dsstan.order import gives_away, nearly_sorted
+from dsstan.order import gives_away, nearly_sorted, numbers_of
+from dsstan.progress import progress_bar
 
 if TYPE_CHECKING:
     from dsstan.problem import Problem
@@ -28,16 +28,24 @@ def check_public(release: Synthesis) -> None:
         If a column that would be published, the index or the rows themselves put the records
         in the order of the response, or its reverse, or nearly so.
     """
-    made = synthetic(release)
-    for step, name in itertools.product(release.steps, public_columns(release)):
+    for step in release.steps:
         check_order(step.problem)
-        table, response = step.problem.table, step.problem.response
-        if name not in made and gives_away(table[name], table[response]):
-            raise ReleaseError(
-                f"column {name!r} puts the records in the order of the response {response!r}, or "
-                "nearly so, and would be published as it is: leave it out of the table before "
-                "prepare()"
-            )
+    problem, made = release.problem, synthetic(release)
+    others = [name for name in public_columns(release) if name not in made]
+    with progress_bar(
+        "writing: other columns", None if problem.by_row_groups else False
+    ) as advance:
+        for number, name in enumerate(others, 1):
+            column = numbers_of(problem.pieces(name), problem.n_records)
+            advance(number / len(others))
+            for step in () if column is None else release.steps:
+                response = step.problem.response
+                if gives_away(pd.Series(column), step.problem.table[response]):
+                    raise ReleaseError(
+                        f"column {name!r} puts the records in the order of the response "
+                        f"{response!r}, or nearly so, and would be published as it is: leave it "
+                        "out of the table before prepare()"
+                    )
 
 
 def check_order(problem: Problem) -> None:
@@ -72,7 +80,7 @@ def public_columns(release: Synthesis) -> list[str]:
     """Columns of the copies: all of the table's but those that hold weights."""
     all_weights = [step.fit.weights for step in release.steps]
     withheld = {weights.column for weights in all_weights if weights is not None}
-    return [name for name in release.problem.table.columns if name not in withheld]
+    return [name for name in release.problem.columns if name not in withheld]
 
 
 def synthetic(release: Synthesis) -> list[str]:
@@ -80,9 +88,18 @@ def synthetic(release: Synthesis) -> list[str]:
     return [step.problem.response for step in release.steps]
 
 
+def held_columns(release: Synthesis) -> list[str]:
+    """Columns of the copies that are in memory: all, but where the table is read by row groups."""
+    there = release.problem.table.columns
+    return [name for name in public_columns(release) if name in there]
+
+
 def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
-    """One copy as it is published: nothing of pandas' own beside the values."""
-    table = release.table(copy)[public_columns(release)].copy()
+    """One copy as it is published: nothing of pandas' own beside the values.
+
+    Of a table that is read by row groups the columns in memory.
+    """
+    table = release.table(copy)[held_columns(release)].copy()
     # pandas writes these into Parquet, and levels that no record has.
     table.attrs = {}
     table.columns.name = None
@@ -109,19 +126,26 @@ def plain_index(index: pd.Index) -> bool:
     return bool(index.name is None and index.equals(pd.RangeIndex(len(index))))
 
 
+def public_types(release: Synthesis) -> dict[str, str]:
+    """Type of each column of the copies, as pandas names it."""
+    types = {name: str(dtype) for name, dtype in public_table(release, 0).dtypes.items()}
+    if release.problem.by_row_groups:
+        types = release.problem.types | {name: types[name] for name in synthetic(release)}
+    return {str(name): types[name] for name in public_columns(release)}
+
+
 def metadata(
     release: Synthesis, files: list[str], *, csv_text: str = "refuse", format: str = "csv"
 ) -> dict[str, Any]:
     """What ``public/metadata.json`` holds: an allow-list, nothing estimated from the data."""
     problem = release.problem
     table = problem.table
-    types = public_table(release, 0).dtypes
     return {
         "format": FORMAT,
         "software": f"dsstan {__version__}",
         "synthesis": "partial",
         "synthetic_column": problem.response,
-        "columns": {str(name): str(dtype) for name, dtype in types.items()},
+        "columns": public_types(release),
         "index_columns": 0 if plain_index(table.index) else table.index.nlevels,
         "coordinates": list(problem.coord_names),
         "records": problem.n_records,

@@ -26,14 +26,18 @@ from dsstan.disclosure import Disclosure, disclosure
 from dsstan.errors import DisclosureError, InputError, ReleaseError
 from dsstan.exchange import draws_table
 from dsstan.fit import Fit
+from dsstan.large._parquet_copies import write_copies
 from dsstan.large.approximations import PredictiveProcess
+from dsstan.large.parquet import ParquetProblem
 from dsstan.public import (
     analyst_readme,
     check_public,
+    held_columns,
     metadata,
     plain_index,
     public_columns,
     public_table,
+    synthetic,
 )
 from dsstan.report import factsheet, write_report
 from dsstan.utility import Utility, utility
@@ -103,10 +107,9 @@ def write_release(
         or hold text that a spreadsheet runs.
     """
     target = check_target(folder)
+    check_format(format, release.problem.by_row_groups)
     check_public(release)
-    if format not in FORMATS:
-        raise InputError(f"format must be csv or parquet, got {format!r}")
-    check_cells(release.problem.table[public_columns(release)], format, csv_text)
+    check_cells(release.problem.table[held_columns(release)], format, csv_text)
     risks = assessment or measured(release, absolute=absolute, floor=floor, progress=False)
     if isinstance(risks, Assessment) and not accept_below_floor:
         check_reached(risks)
@@ -225,6 +228,17 @@ def can_assess(release: Synthesis) -> bool:
     free = release.fit.kind == "unrestricted" or release.fit.start is not None
     reckoned = not any(isinstance(fit.covariance, PredictiveProcess) for fit in fits)
     return gaussian and single and free and reckoned
+
+
+def check_format(format: str, by_row_groups: bool = False) -> None:
+    """Refuse a format that is unknown, or that can't be written by row groups."""
+    if format not in FORMATS:
+        raise InputError(f"format must be csv or parquet, got {format!r}")
+    if by_row_groups and format != "parquet":
+        raise InputError(
+            'a table that is read by row groups is released as Parquet: give format="parquet" '
+            "(--format parquet)"
+        )
 
 
 def check_target(folder: str | os.PathLike[str]) -> Path:
@@ -348,7 +362,11 @@ def _write_public(
     files = [f"copy_{i + 1:0{width}d}.{format}" for i in range(release.copies)]
     plain = plain_index(release.problem.table.index)
     quoting = _quoting(release.problem.table)
-    for number, name in enumerate(files):
+    if isinstance(release.problem, ParquetProblem):
+        made = synthetic(release)
+        paths, columns = [folder / name for name in files], public_columns(release)
+        write_copies(release.problem, paths, columns, lambda k: public_table(release, k)[made])
+    for number, name in enumerate(() if release.problem.by_row_groups else files):
         table = public_table(release, number)
         if format == "csv":
             table = quote(table) if csv_text == "quote" else table

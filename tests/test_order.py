@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dsstan.order import as_numbers, gives_away, nearly_sorted
+from dsstan.order import as_numbers, gives_away, nearly_sorted, numbers_of
 
 N = 60
 
@@ -94,3 +94,41 @@ def test_numbers_are_read_out_of_text_and_nothing_else():
     assert as_numbers(pd.Series(["north", "south"])) is None
     assert as_numbers(pd.Series([True, False])) is None
     np.testing.assert_array_equal(as_numbers(pd.Series(["1.5e3", "-2"])), [1500.0, -2.0])
+    np.testing.assert_array_equal(as_numbers(pd.Series(["1,200 EUR", "950EUR"])), [1200.0, 950.0])
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_column_in_pieces_has_the_numbers_of_the_whole(size):
+    rng = np.random.default_rng(2)
+    text = [None if k % 9 == 0 else f"{k} GBP" for k in range(60)]
+    for column in (
+        pd.Series(text),
+        pd.Series(text[:50] + ["none"] * 10),
+        pd.Series(text[:56] + ["none"] * 4),
+        pd.Series(rng.normal(size=60)),
+        pd.Series(pd.array([None, *range(59)], dtype="Int16")),
+        pd.Series(pd.date_range("2020", periods=60)),
+        pd.Series([True, False] * 30),
+        pd.Series(["a"] * 60),
+    ):
+        pieces = [column[k : k + size] for k in range(0, 60, size)]
+        whole, found = as_numbers(column), numbers_of(pieces, 60)
+        assert (whole is None) == (found is None)
+        if whole is not None:
+            np.testing.assert_array_equal(whole, found)
+
+
+@pytest.mark.parametrize("rare", [False, True])
+def test_many_records_are_judged_as_few_are(rare):
+    rng = np.random.default_rng(3)
+    response = pd.Series(rng.normal(size=100_000))
+    if rare:
+        response = response.abs() + 1.0
+        response[rng.random(100_000) < 0.999] = 0.0
+    near = response + (response != 0) * 0.05 * rng.normal(size=100_000)
+    far = response + (response != 0) * rng.normal(size=100_000)
+    assert gives_away(near, response)
+    assert gives_away(-near, response)
+    assert gives_away(np.exp(response), response)
+    assert rare or not gives_away(far, response)
+    assert not gives_away(pd.Series(rng.permutation(response)), response)
