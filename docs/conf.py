@@ -52,7 +52,10 @@ exclude_patterns = ["_build", "_ext"]
 nitpicky = True
 # Types of other packages; links to their pages would need a network.
 outside = "numpy|pandas|collections|pathlib|plotnine|geopandas|xarray"
-nitpick_ignore_regex = [(r"py:.*", rf"({outside})\b.*"), (r"py:.*", r"dsstan\.models\._\w+\..*")]
+nitpick_ignore_regex = [
+    (r"py:.*", rf"({outside})\b.*"),
+    (r"py:.*", r"dsstan\.(models|large)\._\w+\..*|dsstan\.eigenbasis\.Terms"),
+]
 
 html_theme = "furo"
 html_title = f"dsstan {release}"

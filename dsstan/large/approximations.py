@@ -114,7 +114,8 @@ def choose_covariance(covariance: str | Covariance, n: int) -> Covariance:
     Parameters
     ----------
     covariance
-        One of :data:`COVARIANCES`, or an approximation with its settings.
+        ``"auto"``, ``"exact"``, ``"vecchia"`` or ``"predictive_process"``, or an approximation with
+        its settings.
     n
         Number of informing records.
 
@@ -148,7 +149,7 @@ def covariance_of(name: str, neighbours: int | None) -> str | Covariance:
     Parameters
     ----------
     name
-        One of :data:`COVARIANCES`.
+        ``"auto"``, ``"exact"``, ``"vecchia"`` or ``"predictive_process"``.
     neighbours
         m of Vecchia's approximation; None for the default.
 

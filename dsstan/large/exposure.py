@@ -61,7 +61,7 @@ class LocalTerms:
     Attributes
     ----------
     terms
-        Information, exposure and score; see :class:`dsstan.eigenbasis.Terms`.
+        Information, exposure and score; see ``dsstan.eigenbasis.Terms``.
     precision
         P_ii of the fitted model, 0 for records that do not inform it.
     """

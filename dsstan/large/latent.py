@@ -6,7 +6,7 @@ given y is a prior draw corrected by its own residual,
 
     w = w0 + K A V^-1 (y - X beta - A w0 - e),    V = A K A + D,
 
-as in :class:`dsstan.latent.LatentModel`. K is applied through the sparse (I - B), exactly, and
+as in ``dsstan.latent.LatentModel``. K is applied through the sparse (I - B), exactly, and
 never inverted, so that sites that are all but the same do no harm. V is solved by conjugate
 gradients, preconditioned by Vecchia's approximation of V^-1, which is so near that a dozen
 iterations do. Every solve reports its residual.

@@ -74,7 +74,7 @@ class DistributedStatistics(VecchiaStatistics):
     kept: KeptSums | None = None
 
     def sums(self, phi: Floats, r: Floats, records: Records | None = None) -> Floats:
-        """Statistics at every node; see :meth:`VecchiaStatistics.sums`."""
+        """Statistics at every node; see :meth:`dsstan.large.vecchia.VecchiaStatistics.sums`."""
         found = np.stack(list(self._nodes(phi, r, records)))
         out = np.moveaxis(found, 1, 2)
         return out + self._apart(r) if records is None else np.asarray(out)

@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 LEAST_RECORDS = 50
-"""Records of a stratum below which, by default, it is too small: the priors would decide."""
+"""A stratum of fewer records is too small by default, since the priors would decide."""
 
 ON_FAILURE = ("refuse", "leave out")
 
