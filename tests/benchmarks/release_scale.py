@@ -34,6 +34,7 @@ def measure(n: int) -> dict[str, Any]:
     from scale_data import simulate
 
     import dsstan as ds
+    from dsstan.attacker import attack
     from dsstan.weights import neighbour_distances
 
     def simulated(count: int) -> pd.DataFrame:
@@ -43,7 +44,9 @@ def measure(n: int) -> dict[str, Any]:
 
     # Compilation, which happens once on a machine.
     warm = ds.prepare(simulated(2500), "y ~ x", coords=("s1", "s2"))
-    ds.fit(warm, seed=0, warmup=100, samples=50, progress=False)
+    first = ds.fit(warm, seed=0, warmup=100, samples=50, progress=False)
+    ds.synthesise(first, 2, accept_failed=True, accept_few_draws=True, progress=False)
+    attack(first, draws=2, progress=False)
     table, seconds = simulated(n), {}
 
     def timed(stage: str, call: Any) -> Any:
