@@ -66,8 +66,8 @@ def report(rows: list[dict[str, Any]]) -> str:
         "",
         "Made by `python tests/benchmarks/models.py`: each row one fit of simulated records in a "
         f"fresh process on {os.cpu_count()} cores ({platform.machine()}), 4 chains of 1000 + 1000 "
-        "iterations unless the model's page says otherwise, phi free but for the brackets, which are "
-        "under the truncated likelihood. Seconds are those of the "
+        "iterations unless the model's page says otherwise, phi free but for the brackets, which "
+        "are under the truncated likelihood. Seconds are those of the "
         "fit, checks included. Worst effective sample size: the smallest bulk ESS of any "
         "parameter. Memory: peak of the larger of the two processes. A fit that had not ended "
         "after the seconds given was stopped. Compare rows of one run.",
