@@ -29,7 +29,7 @@ from dsstan.disclosure import disclosure
 from dsstan.eigenbasis import FreeSurface, applies
 from dsstan.errors import DsstanWarning
 from dsstan.fit import NATURAL_LIMIT, Fit, fit
-from dsstan.large.approximations import EXACT, choose_covariance
+from dsstan.large.approximations import EXACT, choose_covariance, is_approximated
 from dsstan.large.exposure import local_draws
 from dsstan.latent import parameters_at
 from dsstan.predictive import carried_effect
@@ -185,7 +185,7 @@ def estimate_release(
     slow = not applies(kept, carried_effect(kept)[1]) and whole.problem.n_records > LARGE
     small = _copies(kept, FEW)
     draws = LARGE_DRAWS if slow else None
-    if whole.covariance is not EXACT:
+    if is_approximated(whole.covariance):
         draws = local_draws(whole)
     attack, _ = _timed(lambda: assess(small, draws=draws, progress=False))
     told, _ = _timed(lambda: (disclosure(few), utility(few)))
@@ -203,7 +203,7 @@ def _ratio(whole: Fit, kept: Fit) -> float:
     """Cost of the attack on the whole table by that on the part rehearsed."""
     if kept.problem is whole.problem:
         return 1.0
-    if whole.covariance is not EXACT:
+    if is_approximated(whole.covariance):
         return whole.problem.n_records / kept.problem.n_records
     return _decomposition(whole) / _decomposition(kept)
 

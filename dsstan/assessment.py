@@ -76,7 +76,7 @@ class Assessment:
                 for variances in BOUNDS:
                     out[f"sd_{variances}_{count}_{name}"] = found.sd(count, variances=variances)
         if self.floor is not None:
-            out["below_floor"] = self.after.sd(variances="known") < self.floor
+            out["below_floor"] = np.isin(np.arange(len(out)), self.below_floor)
         return out
 
     @property
@@ -121,7 +121,8 @@ class Assessment:
         """Positions of the records below the floor at L, known variances."""
         if self.floor is None:
             return np.array([], dtype=np.intp)
-        return np.flatnonzero(self.after.sd(variances="known") < self.floor)
+        least = self.floor * (1.0 + (self.after.left_out or 0.0))
+        return np.flatnonzero(self.after.sd(variances="known") < least)
 
     def table(self) -> pd.DataFrame:
         """Smallest and median sd by fit, group, copies and the intruder's knowledge.

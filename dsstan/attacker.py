@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from dsstan.eigenbasis import BATCH, HeldBasis, Terms, applies
 from dsstan.errors import InputError
 from dsstan.fit import Fit
-from dsstan.large.approximations import EXACT
+from dsstan.large.approximations import is_approximated
 from dsstan.large.exposure import left_out, local_draws, local_terms
 from dsstan.latent import (
     LatentModel,
@@ -168,8 +168,10 @@ class Attack:
         Posterior draws averaged over; of them, at most as many count for an error as the
         fit's effective sample size.
     left_out
-        Where the terms come from the records around each (:mod:`dsstan.large.exposure`), the
-        largest error of the sd that this makes in a sample of records, by the sd; else None.
+        Where the terms come from the records around each (:mod:`dsstan.large.exposure`), how
+        much larger the sd is at most, in a sample of records, than with three times as many
+        around; it errs on the unsafe side. Floors are held against an sd smaller by that much.
+        None where the terms are exact.
     """
 
     leave_one_out: Floats = field(repr=False)
@@ -233,6 +235,7 @@ class Attack:
         if not (np.isfinite(floor) and floor > 0):
             raise InputError("the floor must be positive and finite")
         one = self._of_one_copy(variances)
+        floor *= 1.0 + (self.left_out or 0.0)
         room = floor**-2 - self.leave_one_out**-2
         if np.any(room < 0):
             return 0
@@ -280,8 +283,8 @@ class Attack:
         if self.left_out is None:
             return out
         return (
-            f"{out}\nfrom the records around each; in a sample of them the sd is off by "
-            f"{100 * self.left_out:.1g}% at most"
+            f"{out}\nfrom the records around each; in a sample, with three times as many around, "
+            f"the sd is smaller by {100 * self.left_out:.2g}% at most"
         )
 
 
@@ -324,7 +327,7 @@ def attack(
     fit, free, planned, effect = planned_release(release, against, copies, effect)
     carried = carried_effect(fit, effect)[1]
     unrestricted = fit.kind == "unrestricted" and carried == "w"
-    if draws is None and fit.covariance is not EXACT:
+    if draws is None and is_approximated(fit.covariance):
         draws = local_draws(fit)
     elif draws is None:
         slow = LARGE_DRAWS if fit.problem.n_records > LARGE else SLOW_DRAWS
@@ -351,17 +354,20 @@ def attack(
         draws=len(picks),
         effective=_effective(fit, len(picks)),
         seconds=time.perf_counter() - begin,
-        left_out=_left_out(fit, effect, planned),
+        left_out=_left_out(fit, free, effect, planned),
     )
 
 
-def _left_out(fit: Fit, effect: str, copies: int) -> float | None:
-    """What the surroundings leave out, at the middle draw; None under the exact covariance."""
-    if fit.covariance is EXACT:
+def _left_out(fit: Fit, free: Fit, effect: str, copies: int) -> float | None:
+    """What the surroundings leave out, at one draw; None under the exact covariance."""
+    if not is_approximated(fit.covariance):
         return None
-    chain, iteration = spread_draws(fit, 2)[0]
-    p = parameters_at(fit, int(chain), int(iteration))
-    return left_out(fit, p, carried_effect(fit, effect)[0], copies)
+    places = [spread_draws(one, 2)[0] for one in (fit, free)]
+    own, unrestricted = (
+        parameters_at(one, int(chain), int(iteration))
+        for one, (chain, iteration) in zip((fit, free), places, strict=True)
+    )
+    return left_out(fit, own, carried_effect(fit, effect)[0], copies, free, unrestricted)
 
 
 def _effective(fit: Fit, draws: int) -> float:
@@ -374,7 +380,7 @@ def _averaged(fit: Fit, effect: str, picks: NDArray[np.intp]) -> MeanTerms:
     """The terms of one fit over its draws."""
     points = [parameters_at(fit, int(chain), int(iteration)) for chain, iteration in picks]
     nothing = np.full(fit.problem.n_records, np.nan)
-    if fit.covariance is not EXACT:
+    if is_approximated(fit.covariance):
         carried = carried_effect(fit, effect)[0]
         return MeanTerms.over(nothing, [one.terms for one in local_terms(fit, points, carried)])
     return MeanTerms.over(nothing, list(_Source(fit, effect).terms(points)))

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from dsstan.correlation import correlation
 from dsstan.errors import InputError
 from dsstan.geo import as_cells, planar
-from dsstan.large.approximations import EXACT, PredictiveProcess, Vecchia
+from dsstan.large.approximations import PredictiveProcess, Vecchia, is_approximated
 from dsstan.progress import progress_bar
 from dsstan.seeds import LATENT, root_seed, stream
 from dsstan.surface import smoothed_correlation
@@ -85,7 +85,7 @@ def require_exact(fit: Fit) -> None:
     InputError
         If so: what needs it inverts an N x N matrix.
     """
-    if fit.covariance is not EXACT:
+    if is_approximated(fit.covariance):
         raise InputError(
             f"this reckons with the exact covariance and the fit with another ({fit.covariance}): "
             "disclosure(), attack() and utility() take such a fit; for this, take a smaller table "
@@ -219,7 +219,9 @@ def latent_model(fit: Fit) -> Conditional:
     if isinstance(covariance, Vecchia):
         from dsstan.large.latent import SparseLatentModel
 
-        return SparseLatentModel(fit, covariance.neighbours, covariance.ordering)
+        # In max-min order whatever that of the likelihood: the effect has no nugget, and its law
+        # in coordinate order is far from the exact one.
+        return SparseLatentModel(fit, covariance.neighbours)
     if isinstance(covariance, PredictiveProcess):
         from dsstan.large.predictive_process import ProcessLatentModel
 

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from dsstan.eigenbasis import FreeSurface, HeldBasis, Terms, alone
 from dsstan.errors import InputError
 from dsstan.fit import Fit
-from dsstan.large.approximations import EXACT
+from dsstan.large.approximations import is_approximated
 from dsstan.large.exposure import local_draws, local_terms
 from dsstan.latent import (
     LatentModel,
@@ -116,7 +116,9 @@ def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> MeanTerms:
         raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
     require_gaussian(fit)
     require_complete(fit.problem)
-    picks = averaged_draws(fit, draws if fit.covariance is EXACT else min(draws, local_draws(fit)))
+    if is_approximated(fit.covariance):
+        draws = min(draws, local_draws(fit))
+    picks = averaged_draws(fit, draws)
     known = _KNOWN.setdefault(fit, {})
     if len(picks) not in known:
         with threadpool_limits(limits=1, user_api="blas"):
@@ -150,7 +152,7 @@ def leave_one_out_precision(fit: Fit, *, draws: int = DRAWS) -> Floats:
 def _averaged(fit: Fit, picks: NDArray[np.intp]) -> MeanTerms:
     """Means and variances over these draws."""
     chosen = [parameters_at(fit, int(c), int(i)) for c, i in picks]
-    if fit.covariance is not EXACT:
+    if is_approximated(fit.covariance):
         own = local_terms(fit, chosen, np.ones(fit.problem.n_records))
         precision = np.mean([one.precision for one in own], axis=0)
         precision[alone(fit.problem.X)] = 0.0

@@ -19,6 +19,7 @@ __all__ = [
     "Vecchia",
     "choose_covariance",
     "covariance_of",
+    "is_approximated",
 ]
 
 EXACT_LIMIT = 2000
@@ -103,6 +104,11 @@ class PredictiveProcess(Covariance):
 
     def __str__(self) -> str:
         return f"modified predictive process, {self.knots} knots by {self.placement}"
+
+
+def is_approximated(covariance: Any) -> bool:
+    """Whether a fit with this covariance reckons with an approximation."""
+    return isinstance(covariance, Vecchia | PredictiveProcess)
 
 
 COVARIANCES = ("auto", Covariance.name, Vecchia.name, PredictiveProcess.name)

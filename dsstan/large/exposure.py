@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +75,15 @@ def local_draws(fit: Fit) -> int:
     return min(fit.n_draws, FEW_DRAWS if fit.problem.n_records > MANY_RECORDS else LOCAL_DRAWS)
 
 
-def left_out(fit: Fit, p: Parameters, carried: Floats, copies: int) -> float:
-    """How far the sd of a release of L copies is off for want of surroundings, by itself.
+def left_out(
+    fit: Fit,
+    p: Parameters,
+    carried: Floats,
+    copies: int,
+    free: Fit,
+    unrestricted: Parameters,
+) -> float:
+    """How much larger the sd is for want of surroundings, by itself; 0 if it is smaller.
 
     Parameters
     ----------
@@ -84,22 +91,31 @@ def left_out(fit: Fit, p: Parameters, carried: Floats, copies: int) -> float:
         As :func:`local_terms` takes them, of one draw.
     copies
         L.
+    free, unrestricted
+        The unrestricted fit of the leave-one-out precision, and one draw of it.
 
     Returns
     -------
     float
-        Largest relative change of ``1 / sqrt(P_ii + L information)`` over a sample of 200
+        Largest relative fall of ``1 / sqrt(P_ii + L information)`` over a sample of 200
         records, half of them flagged where there are so many, when each is given three times
         the surroundings.
     """
     rng = np.random.default_rng(0)
-    groups = [np.flatnonzero(fit.flagged), np.flatnonzero(~fit.flagged)]
-    some = np.concatenate([rng.permutation(g)[: CHECKED // 2] for g in groups])
+    some, counts = [], []
+    for group in (np.flatnonzero(fit.flagged), np.flatnonzero(~fit.flagged)):
+        chosen = rng.permutation(group)[: CHECKED // 2]
+        some.append(chosen)
+        counts.append(np.full(chosen.size, group.size / max(1, chosen.size)))
+    who, stands_for = np.concatenate(some), np.concatenate(counts)
+    ones = np.ones(fit.problem.n_records)
     sds = []
     for count in (SURROUNDINGS, MORE * SURROUNDINGS):
-        found = local_terms(fit, [p], carried, surroundings=count, records=some)[0]
-        sds.append(1.0 / np.sqrt(found.precision + copies * found.terms.information))
-    return float(np.max(np.abs(sds[0] / sds[1] - 1.0)))
+        more: dict[str, Any] = {"surroundings": count, "records": who, "stands_for": stands_for}
+        found = local_terms(fit, [p], carried, **more)[0]
+        alone = local_terms(free, [unrestricted], ones, **more)[0].precision
+        sds.append(1.0 / np.sqrt(alone + copies * found.terms.information))
+    return float(np.max(sds[0] / sds[1] - 1.0, initial=0.0))
 
 
 def local_terms(
@@ -109,6 +125,7 @@ def local_terms(
     *,
     surroundings: int = SURROUNDINGS,
     records: NDArray[np.intp] | None = None,
+    stands_for: Floats | None = None,
 ) -> list[LocalTerms]:
     """Terms of records at each of some draws, from the records around them.
 
@@ -124,6 +141,8 @@ def local_terms(
         Number of records, the record itself among them.
     records
         Positions; by default all.
+    stands_for
+        Of a sample, how many records of the table each stands for, in the sum over all records.
 
     Returns
     -------
@@ -151,7 +170,8 @@ def local_terms(
         cov_model=fit.cov_model,
         **vars(fit.covariance if isinstance(fit.covariance, Vecchia) else Vecchia()),
     )
-    return [_at_draw(fit, p, carried, near, source) for p in points]
+    each = np.ones(len(who)) if stands_for is None else stands_for
+    return [_at_draw(fit, p, carried, near, source, each) for p in points]
 
 
 def _around(sites: Floats, who: NDArray[np.intp], count: int) -> NDArray[np.intp]:
@@ -172,6 +192,7 @@ def _at_draw(
     carried: Floats,
     near: NDArray[np.intp],
     source: VecchiaStatistics,
+    stands_for: Floats,
 ) -> LocalTerms:
     """Terms at one draw."""
     problem = fit.problem
@@ -188,7 +209,7 @@ def _at_draw(
         ).T
     information, exposure, score, precision = found[:4]
     t, J, SJ, b = (found[4 + i * k : 4 + (i + 1) * k].T for i in range(4))
-    Q = J.T @ SJ * (problem.n_records / len(near))
+    Q = (J * stands_for[:, None]).T @ SJ
     Q = 0.5 * (Q + Q.T)
     outer = np.linalg.inv(cov)
     W = np.linalg.inv(outer + Q)

@@ -115,9 +115,9 @@ class SparseLatentModel:
             )
         return np.asarray(B), np.asarray(F)
 
-    def _times_K(self, p: Parameters, right: Floats) -> Floats:
+    def _times_K(self, p: Parameters, right: Floats, process: tuple[Floats, Floats]) -> Floats:
         """K right, of the sites."""
-        B, F = self._process(p.phi)
+        B, F = process
         out = right.copy()
         unwind_transposed(B, self.earlier, out)
         out *= p.sigma_sq * F
@@ -143,10 +143,10 @@ class SparseLatentModel:
         EngineError
             If the residual does not fall below :data:`RESIDUAL`.
         """
-        noise = self._noise(p)
+        noise, process = self._noise(p), self._process(p.phi)
 
         def times(x: Floats) -> Floats:
-            k = self._times_K(p, self._at_sites(self.a_rows * x))
+            k = self._times_K(p, self._at_sites(self.a_rows * x), process)
             return np.asarray(self.a_rows * k[self.site_rows] + noise * x)
 
         def nearly(x: Floats) -> Floats:
@@ -187,7 +187,7 @@ class SparseLatentModel:
         noise = np.sqrt(self._noise(p)) * rng.standard_normal(self.rows.size)
         residual = self.y - self.X @ p.beta - self.a_rows * w0[self.site_rows] - noise
         weight = self._at_sites(self.a_rows * self.solve(p, residual))
-        return np.asarray((w0 + self._times_K(p, weight))[self.site])
+        return np.asarray((w0 + self._times_K(p, weight, (B, F)))[self.site])
 
     def mean(self, p: Parameters, places: Floats | None = None) -> Floats:
         """E[w | y, parameters] at the records (N,), or at planar places (q, 2).
@@ -195,7 +195,7 @@ class SparseLatentModel:
         At places the process is carried on: each place given its 4 m nearest sites.
         """
         weight = self._at_sites(self.a_rows * self.solve(p, self.y - self.X @ p.beta))
-        at_sites = self._times_K(p, weight)
+        at_sites = self._times_K(p, weight, self._process(p.phi))
         if places is None:
             return np.asarray(at_sites[self.site])
         m = min(FOR_PLACES * self.neighbours, len(self.sites))

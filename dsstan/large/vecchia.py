@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.correlation import correlation_code
+from dsstan.errors import SurfaceError
 from dsstan.large.neighbours import Neighbours, neighbours_of
 from dsstan.surface import Rotation, rotate
 
@@ -131,6 +132,11 @@ class VecchiaStatistics:
                 *(*nodes, self.code),
             )
         out = np.moveaxis(parts.sum(axis=0), 1, 2)
+        if not np.isfinite(out).all():
+            raise SurfaceError(
+                "the covariance is not positive definite at a node of the surface; "
+                "raise the lower bound of tau_sq / sigma_sq (Priors.r_bounds)"
+            )
         return out + self._apart(r) if records is None else np.asarray(out)
 
     def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:

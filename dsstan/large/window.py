@@ -103,7 +103,9 @@ def profile(
     rows, cols = np.tril_indices(p + 1)
     full[..., rows, cols] = s[..., 1:]
     full[..., cols, rows] = s[..., 1:]
-    beta = np.linalg.solve(full[..., :p, :p], full[..., :p, p:])
+    # Of some records a column of X may be all zero: its coefficient is then left at 0.
+    least = 1e-13 * np.trace(full[..., :p, :p], axis1=-2, axis2=-1)[..., None, None] * np.eye(p)
+    beta = np.linalg.solve(full[..., :p, :p] + least, full[..., :p, p:])
     rest = full[..., p, p] - (full[..., p, :p] * beta[..., 0]).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         # The factor 1 + r of log|C| and that of the quadratic form cancel.
