@@ -221,7 +221,7 @@ def test_the_command_ends_with_three_and_names_the_condition(inside, tmp_path, c
 def test_a_surface_that_can_not_be_interpolated_ends_with_three(inside, monkeypatch, tmp_path):  # noqa: F811
     """With the tolerance at a value that no interpolation of doubles meets."""
     strict = functools.partial(build_surface, tolerance=1e-18)
-    monkeypatch.setattr(sys.modules["dsstan.fit"], "build_surface", strict)
+    monkeypatch.setattr(sys.modules["dsstan._fit_surface"], "build_surface", strict)
     small_table(20).to_csv(tmp_path / "in.csv", index=False)
     result = inside("synthesise", tmp_path / "in.csv", *MODEL, *SAMPLER, "--out", tmp_path / "out")
     assert result.returncode == 3, result.stderr
