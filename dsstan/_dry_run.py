@@ -115,14 +115,14 @@ def plan_release(
         response away.
     """
     names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding", "cov_model")
-    settings = {"cov_model": "exponential", **settings}
+    settings = {"cov_model": "exponential", "covariance": "auto", **settings}
     check_choices(*(settings[name] for name in names))
-    choose_covariance(settings.get("covariance", "auto"), 0)
+    choose_covariance(settings["covariance"], 0)
     root_seed(settings["seed"])
     sampler = _sampler(settings)
     begin = time.perf_counter()
     problem = _prepared(table, formula, settings)
-    covariance = choose_covariance(settings.get("covariance", "auto"), problem.n_records)
+    covariance = choose_covariance(settings["covariance"], problem.n_records)
     check_order(problem)
     seconds = time.perf_counter() - begin
     most = sampler.chains * sampler.samples

@@ -19,7 +19,7 @@ from dsstan.large.window import PartialStatistics, Window, narrowed_surface
 from dsstan.priors import ResolvedPriors
 from dsstan.problem import Problem
 from dsstan.seeds import STARTS, stream
-from dsstan.surface import Surface, build_surface
+from dsstan.surface import Surface, best_at, build_surface
 
 __all__ = ["FitSurface", "fit_surface"]
 
@@ -55,36 +55,23 @@ class FitSurface:
         The posterior of many records is narrow: chains that began in the prior would spend
         their warm-up on the way.
         """
-        window = self.window
+        surface, window = self.surface, self.window
         assert window is not None
         rng = np.random.default_rng(stream(root, STARTS))
         out = []
         for _ in range(chains):
             phi = _near(window.phi, window.phi_bounds, rng)
             r = _near(window.r, window.r_bounds, rng)
-            beta, sigma_sq = best(self.surface, phi, r)
+            u, sigma_sq = best_at(surface.at(phi, r), surface.n, r)
             out.append(
                 {
-                    "beta": beta,
+                    "beta": surface.rotation.b - np.linalg.solve(surface.rotation.T, u),
                     "sigma_sq": sigma_sq,
                     "tau_sq": r * sigma_sq,
                     "phi_free": [] if held else [phi],
                 }
             )
         return out
-
-
-def best(surface: Surface, phi: float, r: float) -> tuple[Floats, float]:
-    """The beta and sigma_sq of highest density at (phi, r)."""
-    s = surface.at(phi, r)[1:]
-    p = surface.rotation.b.size
-    full = np.zeros((p + 1, p + 1))
-    full[np.tril_indices(p + 1)] = s
-    full += np.tril(full, -1).T
-    u = -np.linalg.solve(full[:p, :p], full[:p, p])
-    rest = float(full[p, p] + u @ full[:p, p])
-    beta = surface.rotation.b - np.linalg.solve(surface.rotation.T, u)
-    return beta, rest / (surface.n * (1.0 + r))
 
 
 def _near(value: float, bounds: tuple[float, float], rng: np.random.Generator) -> float:

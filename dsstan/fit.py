@@ -436,6 +436,10 @@ def fit(
     )
     if weights is not None and weights.n_flagged == 0:
         warnings.warn(notes[0], DsstanWarning, stacklevel=2)
+    checks = at_window(draws, sampled, resolved)
+    if weights is not None:
+        chosen = weights.rule not in ("correlation", "distance")
+        checks.append(most_flagged(weights.n_flagged, problem.n_records, chosen=chosen))
     error = surface.error
     if natural:
         error = max(error, float(np.max(drawn["surface_error"])))
@@ -470,18 +474,7 @@ def fit(
             surface_error=error,
             phi_bounds=None if held is not None else resolved.phi_bounds,
             r_bounds=resolved.r_bounds,
-            more=(
-                *at_window(draws, sampled, resolved),
-                *(
-                    most_flagged(
-                        w.n_flagged,
-                        problem.n_records,
-                        chosen=w.rule not in ("correlation", "distance"),
-                    )
-                    for w in (weights,)
-                    if w is not None
-                ),
-            ),
+            more=tuple(checks),
         ),
         seconds=time.perf_counter() - begin,
         start=start.start if start is not None and start.kind == "restricted" else start,

@@ -432,12 +432,10 @@ def _in_threads(missing: dict[str, partial[Cell]], workers: int) -> _Outcomes:
 
 def _on(cluster: Any, missing: dict[str, partial[Cell]], free: Fit) -> _Outcomes:
     """Judge settings on worker processes; the table and the unrestricted fit move once."""
-    from dsstan.large.distributed import connect
+    from dsstan.large.distributed import outcomes
 
     if not missing:
         return
-    keys = list(missing)
-    calls = [missing[key].args[1:] for key in keys]
-    with connect(cluster) as workers, closing(workers.each(_judge, calls, first=free)) as each:
-        for number, outcome in each:
-            yield keys[number], outcome
+    calls = {key: work.args[1:] for key, work in missing.items()}
+    with closing(outcomes(cluster, _judge, calls, first=free)) as done:
+        yield from done

@@ -20,7 +20,7 @@ from dsstan.geo import as_cells, planar
 from dsstan.large.approximations import PredictiveProcess, Vecchia, is_approximated
 from dsstan.progress import progress_bar
 from dsstan.seeds import LATENT, root_seed, stream
-from dsstan.surface import smoothed_correlation
+from dsstan.surface import removed_variance, smoothed_correlation
 
 if TYPE_CHECKING:
     from dsstan.fit import Fit
@@ -176,9 +176,8 @@ class LatentModel:
         """
         R, factor, M = self._parts(p.phi)
         w0 = np.sqrt(p.sigma_sq) * (factor @ rng.standard_normal(len(self.sites)))
-        variance = np.full(self.rows.size, p.tau_sq)
-        if self.fit.protection == "preserving":
-            variance += p.sigma_sq * (1.0 - self.a_rows**2)
+        removed = removed_variance(self.a_rows, self.fit.protection)
+        variance = p.tau_sq + p.sigma_sq * removed
         noise = np.sqrt(variance) * rng.standard_normal(self.rows.size)
         residual = self.y - self.X @ p.beta - self.a_rows * w0[self.site_rows] - noise
         weight = self.a_rows * self._solve(M, p, residual)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dsstan._metadata import FORMAT
 from dsstan._version import __version__
@@ -48,6 +49,21 @@ def check_public(release: Synthesis) -> None:
                     )
 
 
+def check_rows(values: NDArray[np.float64], response: str) -> None:
+    """Refuse values of the response that rise or fall from row to row, or nearly so.
+
+    Raises
+    ------
+    ReleaseError
+        If they do.
+    """
+    if nearly_sorted(values):
+        raise ReleaseError(
+            f"the rows are in the order of the response {response!r}, or nearly so, and "
+            "copies keep the order of the rows: shuffle them first, with table.sample(frac=1)"
+        )
+
+
 def check_order(problem: Problem) -> None:
     """Refuse a table whose order of rows, or index, gives the response away.
 
@@ -61,11 +77,7 @@ def check_order(problem: Problem) -> None:
         records in the order of the response.
     """
     response = problem.table[problem.response]
-    if nearly_sorted(problem.original()[problem.observed]):
-        raise ReleaseError(
-            f"the rows are in the order of the response {problem.response!r}, or nearly so, and "
-            "copies keep the order of the rows: shuffle them first, with table.sample(frac=1)"
-        )
+    check_rows(problem.original()[problem.observed], problem.response)
     index = problem.table.index
     for level in range(index.nlevels):
         labels = pd.Series(index.get_level_values(level), index=index)

@@ -108,6 +108,14 @@ def rotate(X: Floats, y: Floats) -> Rotation:
     return Rotation(np.column_stack([q, y - X @ b]), t, b)
 
 
+def removed_variance(a_diag: Floats, protection: str) -> Floats:
+    """Share of the partial sill that comes back as noise of the observation, shape (n,).
+
+    1 - A_ii^2 under ``"preserving"``, else 0.
+    """
+    return 1.0 - a_diag**2 if protection == "preserving" else np.zeros(a_diag.size)
+
+
 def smoothed_correlation(
     d: Floats, phi: float, a_diag: Floats, protection: str, cov_model: str = "exponential"
 ) -> Floats:
@@ -199,14 +207,14 @@ def response_log_density(s: Floats, u: Floats, n: int, sigma_sq: float, r: float
     sigma_sq, r
         Partial sill and nugget ratio.
     """
-    full = _matrix_of(s)
+    full = matrix_of(s)
     b = np.append(u, 1.0)
     quadratic = float(b @ full @ b) / ((1.0 + r) * sigma_sq)
     log_det = s[0] + n * np.log1p(r)
     return float(-0.5 * (n * (_LOG_PI_2 + np.log(sigma_sq)) + log_det + quadratic))
 
 
-def _matrix_of(s: Floats) -> Floats:
+def matrix_of(s: Floats) -> Floats:
     """The symmetric matrix whose lower triangle follows the log determinant."""
     k = (math.isqrt(8 * (s.size - 1) + 1) - 1) // 2
     full = np.zeros((k, k))
@@ -482,10 +490,25 @@ class Interpolant(Protocol):
         """Interpolated scaled statistics at (phi, r)."""
 
 
+def best_at(s: Floats, n: int, r: float) -> tuple[Floats, float]:
+    """T (b - beta), shape (P,), and sigma_sq of the highest density.
+
+    Parameters
+    ----------
+    s
+        Scaled statistics at (phi, r), as one row of :func:`node_statistics`.
+    n
+        Number of informing records.
+    r
+        Nugget ratio.
+    """
+    full = matrix_of(s)
+    u = np.asarray(-np.linalg.solve(full[:-1, :-1], full[:-1, -1]), dtype=np.float64)
+    return u, float(full[-1, -1] + u @ full[:-1, -1]) / (n * (1.0 + r))
+
+
 def error_at(surface: Interpolant, exact: Floats, phi: float, r: float) -> float:
     """Error of the log density at one point, at its best beta and sigma_sq."""
-    s = _matrix_of(exact)
-    u = np.asarray(-np.linalg.solve(s[:-1, :-1], s[:-1, -1]), dtype=np.float64)
-    sigma_sq = float(s[-1, -1] + u @ s[:-1, -1]) / (surface.n * (1.0 + r))
+    u, sigma_sq = best_at(exact, surface.n, r)
     near = response_log_density(surface.at(phi, r), u, surface.n, sigma_sq, r)
     return abs(near - response_log_density(exact, u, surface.n, sigma_sq, r))

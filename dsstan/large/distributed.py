@@ -13,8 +13,8 @@ import os
 import secrets
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from dsstan.errors import DsstanWarning, EngineError, InputError
 from dsstan.large._workers import Cluster
 from dsstan.workspace import private_folder
 
-__all__ = ["Cluster", "connect"]
+__all__ = ["Cluster", "connect", "outcomes"]
 
 WAIT = 30
 """Seconds within which a scheduler must answer, and its first worker be there."""
@@ -97,6 +97,33 @@ def connect(cluster: Any) -> Iterator[Cluster]:
                 stacklevel=3,
             )
         yield Cluster(client, folder, _reads(client, folder))
+
+
+def outcomes(
+    cluster: Any,
+    function: Callable[..., Any],
+    calls: Mapping[str, tuple[Any, ...]],
+    *,
+    first: Any = None,
+) -> Generator[tuple[str, Any], None, None]:
+    """Results of a function on workers by name, as they are ready; an error in place of a result.
+
+    Parameters
+    ----------
+    cluster
+        See :func:`connect`.
+    function, first
+        See :meth:`dsstan.large._workers.Cluster.each`.
+    calls
+        The arguments of each task by its name.
+    """
+    names = list(calls)
+    with (
+        connect(cluster) as workers,
+        closing(workers.each(function, list(calls.values()), first=first)) as each,
+    ):
+        for number, outcome in each:
+            yield names[number], outcome
 
 
 def _require_distributed() -> None:

@@ -28,11 +28,10 @@ from scipy.spatial import cKDTree
 from dsstan.correlation import correlation_code
 from dsstan.eigenbasis import Terms
 from dsstan.errors import InputError
-from dsstan.large._exposure_kernel import surroundings_sums
-from dsstan.large._kernels import PARALLEL
 from dsstan.large.approximations import PredictiveProcess, Vecchia
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.latent import Parameters
+from dsstan.surface import matrix_of, removed_variance
 
 if TYPE_CHECKING:
     from dsstan.fit import Fit
@@ -195,12 +194,16 @@ def _at_draw(
     stands_for: Floats,
 ) -> LocalTerms:
     """Terms at one draw."""
+    # numba takes half a second to import, and a table of a few hundred records needs none.
+    from dsstan.large._exposure_kernel import surroundings_sums
+    from dsstan.large._kernels import PARALLEL
+
     problem = fit.problem
     cov, beta = _coefficients(source, p)
     k = len(beta)
     there = np.zeros(problem.n_records, dtype=bool)
     there[fit.informing] = True
-    removed = 1.0 - fit.A**2 if fit.protection == "preserving" else np.zeros(len(there))
+    removed = removed_variance(fit.A, fit.protection)
     with PARALLEL:
         found = surroundings_sums(
             *(near, problem.sites, fit.A, carried, p.tau_sq + p.sigma_sq * removed, there),
@@ -225,11 +228,8 @@ def _at_draw(
 def _coefficients(source: VecchiaStatistics, p: Parameters) -> tuple[Floats, Floats]:
     """(X'V^-1 X)^-1 and the generalised least-squares estimate, given the variances."""
     r = p.tau_sq / p.sigma_sq
-    s = source.sums(np.array([p.phi]), np.array([r]))[0, 0, 1:]
+    full = matrix_of(source.sums(np.array([p.phi]), np.array([r]))[0, 0])
     k = source.rotation.b.size
-    full = np.zeros((k + 1, k + 1))
-    full[np.tril_indices(k + 1)] = s
-    full += np.tril(full, -1).T
     inverse = np.linalg.inv(source.rotation.T)
     # The statistics are (1 + r) Z'C^-1 Z and V = sigma_sq C.
     cov = inverse @ np.linalg.inv(full[:k, :k]) @ inverse.T * (1.0 + r) * p.sigma_sq

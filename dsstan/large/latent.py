@@ -32,6 +32,7 @@ from dsstan.large._kernels import (
 )
 from dsstan.large.neighbours import neighbours_of
 from dsstan.latent import Parameters, require_gaussian
+from dsstan.surface import removed_variance
 
 if TYPE_CHECKING:
     from dsstan.fit import Fit
@@ -91,8 +92,7 @@ class SparseLatentModel:
         self.response_rows = ordered
         self.response_sites = np.ascontiguousarray(problem.sites[self.rows[ordered]])
         self.response_a = np.ascontiguousarray(self.a_rows[ordered])
-        preserving = fit.protection == "preserving"
-        self.removed = 1.0 - self.a_rows**2 if preserving else np.zeros(self.rows.size)
+        self.removed = removed_variance(self.a_rows, fit.protection)
         self.own = self.response_a**2 + self.removed[ordered]
         self.worst_residual, self.most_iterations = 0.0, 0
         self._process = lru_cache(maxsize=1)(self._weights)

@@ -37,7 +37,13 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from dsstan.correlation import correlation_code
 from dsstan.large.knots import Basis, basis_at, knots_of, place_knots
 from dsstan.latent import Parameters, require_gaussian
-from dsstan.surface import Rotation, chebyshev_map, chebyshev_nodes, rotate
+from dsstan.surface import (
+    Rotation,
+    chebyshev_map,
+    chebyshev_nodes,
+    removed_variance,
+    rotate,
+)
 
 if TYPE_CHECKING:
     from dsstan.fit import Fit
@@ -55,11 +61,6 @@ PRECISION = 1e-10
 An error of log|C| is at most K times this. Z'C^-1 Z is a least sum of squares, computed as such
 from the coefficients that the products give, so its relative error is of the order of its square.
 """
-
-
-def _removed(a: Floats, protection: str) -> Floats:
-    """Share of the variance that comes back as noise under ``"preserving"``, shape (n,)."""
-    return 1.0 - a**2 if protection == "preserving" else np.zeros(a.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +124,7 @@ class PredictiveProcessStatistics:
         """
         correlation_code(cov_model)
         where = knots_of(sites, knots, placement, seed)
-        removed = _removed(a_diag, protection)
+        removed = removed_variance(a_diag, protection)
         return cls(rotate(X, y), where, sites, a_diag, removed, cov_model)
 
     def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
@@ -316,7 +317,7 @@ class ProcessLatentModel:
         self.rows = fit.informing
         self.a_rows = fit.A[self.rows]
         self.y, self.X = problem.y[self.rows], problem.X[self.rows]
-        self.removed = _removed(self.a_rows, fit.protection)
+        self.removed = removed_variance(self.a_rows, fit.protection)
         self._basis = lru_cache(maxsize=1)(self._basis_at)
 
     def _basis_at(self, phi: float) -> Basis:

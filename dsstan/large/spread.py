@@ -75,14 +75,12 @@ class DistributedStatistics(VecchiaStatistics):
 
     def sums(self, phi: Floats, r: Floats, records: Records | None = None) -> Floats:
         """Statistics at every node; see :meth:`dsstan.large.vecchia.VecchiaStatistics.sums`."""
-        found = np.stack(list(self._nodes(phi, r, records)))
-        out = np.moveaxis(found, 1, 2)
-        return out + self._apart(r) if records is None else np.asarray(out)
+        return self.finished(np.stack(list(self._nodes(phi, r, records))), r, records)
 
     def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
         """Scaled statistics at each phi, shape (H, K)."""
         for found in self._nodes(phi, r, None):
-            yield (np.moveaxis(found[None], 1, 2) + self._apart(r))[0]
+            yield self.finished(found[None], r, None)[0]
 
     def _nodes(self, phi: Floats, r: Floats, records: Records | None) -> Iterator[Floats]:
         """Sums at each phi in its order, shape (K, H)."""
@@ -109,15 +107,12 @@ class DistributedStatistics(VecchiaStatistics):
         self, phi: Floats, r: Floats, records: Records | None
     ) -> Iterator[tuple[int, Floats]]:
         """Number and sums of each node, as they are ready."""
-        from dsstan.large._kernels import BLOCK, PARALLEL, node_sums
+        from dsstan.large._kernels import BLOCK
 
         some = np.arange(len(self.sites)) if records is None else records
         if self.cluster is None or self.shared is None or some.size == 0:
-            data = (self.sites, self.a, self.own, self.z, self.neighbours.earlier)
             for g in range(phi.size):
-                with PARALLEL:
-                    parts = node_sums(*data, some, phi[g : g + 1], r, self.code)
-                yield g, parts.sum(axis=0)[0]
+                yield g, self.block_sums(phi[g : g + 1], r, some).sum(axis=0)[0]
             return
         blocks = -(-some.size // BLOCK)
         fair = -(-blocks * phi.size // (TASKS_EACH * self.cluster.workers))
@@ -264,8 +259,7 @@ def fingerprint(source: VecchiaStatistics) -> bytes:
     from dsstan.large._kernels import BLOCK
 
     words = (_FORMAT, __version__, np.__version__, numba.__version__, source.code, BLOCK)
-    arrays = (source.sites, source.a, source.own, source.z, source.neighbours.earlier)
-    return _hash(words, arrays)
+    return _hash(words, source.arrays)
 
 
 def _hash(words: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> bytes:
@@ -357,8 +351,7 @@ def spread(
         if cluster is not None:
             workers = stack.enter_context(connect(cluster))
             if len(source.sites):
-                data = (source.sites, source.a, source.own, source.z, source.neighbours.earlier)
-                shared = stack.enter_context(workers.share(data))
+                shared = stack.enter_context(workers.share(source.arrays))
         yield DistributedStatistics(**vars(source), cluster=workers, shared=shared, kept=kept)
         if kept is not None:
             _LOG.info(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,11 +22,11 @@ from threadpoolctl import threadpool_limits
 
 from dsstan.errors import DsstanError, DsstanWarning, InputError, ReleaseError, describe_rows
 from dsstan.formula import parse
-from dsstan.order import gives_away, nearly_sorted
+from dsstan.order import gives_away
 from dsstan.problem import _as_pandas, _check_frame
 from dsstan.progress import progress_bar
 from dsstan.protect import check_choices, protect
-from dsstan.public import check_public
+from dsstan.public import check_public, check_rows
 from dsstan.seeds import STRATA, root_seed, seed_bits, seed_of, stream
 from dsstan.synthesis import Synthesis
 
@@ -298,11 +298,7 @@ def _check_whole(frame: pd.DataFrame, response: str) -> None:
     if response not in frame.columns or not pd.api.types.is_numeric_dtype(frame[response].dtype):
         return  # which every stratum will say
     values = frame[response].to_numpy(dtype=np.float64, na_value=np.nan)
-    if nearly_sorted(values[~np.isnan(values)]):
-        raise ReleaseError(
-            f"the rows are in the order of the response {response!r}, or nearly so, and copies "
-            "keep the order of the rows: shuffle them first, with table.sample(frac=1)"
-        )
+    check_rows(values[~np.isnan(values)], response)
     for name in frame.columns:
         if name != response and gives_away(frame[name], frame[response]):
             raise ReleaseError(
@@ -333,16 +329,10 @@ def _outcomes(calls: Mapping[str, tuple[Any, ...]], cluster: Any) -> Any:
             except Exception as error:
                 yield name, error
         return
-    from dsstan.large.distributed import connect
+    from dsstan.large.distributed import outcomes
 
-    names = list(calls)
-    with ExitStack() as stack:
-        workers = stack.enter_context(connect(cluster))
-        each: Iterator[tuple[int, Any]] = stack.enter_context(
-            closing(workers.each(protect_stratum, list(calls.values())))
-        )
-        for number, outcome in each:
-            yield names[number], outcome
+    with closing(outcomes(cluster, protect_stratum, calls)) as done:
+        yield from done
 
 
 def _reason(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,16 +122,33 @@ class VecchiaStatistics:
         ndarray
             Shape (G, H, K), scaled as by :func:`dsstan.surface.node_statistics`.
         """
+        some = np.arange(len(self.sites)) if records is None else records
+        found = self.block_sums(np.ascontiguousarray(phi, dtype=np.float64), r, some)
+        return self.finished(found.sum(axis=0), r, records)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What sums are made of: sites, a, own, z, neighbours."""
+        return self.sites, self.a, self.own, self.z, self.neighbours.earlier
+
+    def block_sums(self, phi: Floats, r: Floats, records: NDArray[np.int64]) -> Floats:
+        """Sums over each block of records; see :func:`dsstan.large._kernels.node_sums`."""
         from dsstan.large._kernels import PARALLEL, node_sums
 
-        some = np.arange(len(self.sites)) if records is None else records
-        nodes = (np.ascontiguousarray(phi, dtype=np.float64), np.ascontiguousarray(r))
         with PARALLEL:
-            parts = node_sums(
-                *(self.sites, self.a, self.own, self.z, self.neighbours.earlier, some),
-                *(*nodes, self.code),
+            return np.asarray(
+                node_sums(*self.arrays, records, phi, np.ascontiguousarray(r), self.code)
             )
-        out = np.moveaxis(parts.sum(axis=0), 1, 2)
+
+    def finished(self, sums: Floats, r: Floats, records: NDArray[np.int64] | None) -> Floats:
+        """Statistics (G, H, K) from sums over records (G, K, H); of all, those apart are added.
+
+        Raises
+        ------
+        SurfaceError
+            If the covariance of some neighbours is not positive definite.
+        """
+        out = np.moveaxis(sums, 1, 2)
         if not np.isfinite(out).all():
             raise SurfaceError(
                 "the covariance is not positive definite at a node of the surface; "

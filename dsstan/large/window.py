@@ -25,6 +25,7 @@ from dsstan.surface import (
     chebyshev_polynomials,
     first_nodes,
     interpolate,
+    log_position,
     log_position_inv,
 )
 
@@ -115,9 +116,8 @@ def profile(
 
 def _basis(values: Floats, bounds: tuple[float, float], n: int) -> Floats:
     """Chebyshev polynomials at values within bounds, shape (len(values), n)."""
-    low, high = np.log(bounds[0]), np.log(bounds[1])
-    x = np.zeros(values.size) if high <= low else 2 * (np.log(values) - low) / (high - low) - 1
-    return np.stack([chebyshev_polynomials(float(v), n) for v in np.clip(x, -1, 1)])
+    x = np.clip([log_position(float(v), bounds) for v in values], -1, 1)
+    return np.stack([chebyshev_polynomials(float(v), n) for v in x])
 
 
 def narrowed_surface(
