@@ -183,6 +183,27 @@ def kept(small: Problem, free: Fit) -> Fit:
     return ds.fit(small, weights=weights, start=free, seed=12, engine="embedded", progress=False)
 
 
+@pytest.fixture(scope="module", params=["paper", "preserving", "cut"])
+def protected(request: pytest.FixtureRequest, small: Problem, kept: Fit) -> dict[float, Fit]:
+    """Short fits by gamma, one set for each protection, the decay held."""
+    return {
+        gamma: ds.fit(
+            small,
+            weights=kept.weights,
+            gamma=gamma,
+            protection=request.param,
+            phi=4.0,
+            seed=3,
+            chains=2,
+            warmup=200,
+            samples=200,
+            engine="embedded",
+            progress=False,
+        )
+        for gamma in (0.0, 3.0, np.inf)
+    }
+
+
 def scalars(fit: Fit) -> dict[str, Any]:
     """Sampled scalars of a fit by name, a held decay left out."""
     return {k: v for k, v in fit.scalars.items() if k != "phi" or fit.phi_held is None}

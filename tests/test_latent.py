@@ -20,27 +20,6 @@ from mc import z_limit
 P = Parameters(np.array([5.0, 0.7]), 1.6, 0.25, 4.0)
 
 
-@pytest.fixture(scope="module", params=["paper", "preserving", "cut"])
-def protected(request, small, kept):
-    """Fits with finite and infinite smoothing mixed through weights of a half."""
-    return {
-        gamma: ds.fit(
-            small,
-            weights=kept.weights,
-            gamma=gamma,
-            protection=request.param,
-            phi=4.0,
-            seed=3,
-            chains=2,
-            warmup=200,
-            samples=200,
-            engine="embedded",
-            progress=False,
-        )
-        for gamma in (0.0, 3.0, np.inf)
-    }
-
-
 def joint(fit):
     """Mean of y, V, Cov(w, y) and K over informing records, by definition."""
     problem, a = fit.problem, fit.A

@@ -7,7 +7,6 @@ import pytest
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-import dsstan as ds
 import dsstan.large.predictive_process as module
 from dsstan.correlation import CORRELATIONS, correlation
 from dsstan.errors import InputError
@@ -139,27 +138,6 @@ def test_the_products_keep_the_error_that_they_promise():
         other = np.abs(got[7:, h].T - (U / (e + r)[:, None]).T @ z)
         most = (np.abs(U) / (e + r)[:, None]).T @ np.abs(z)
         assert (other / most).max() < 1.1 * module.PRECISION
-
-
-@pytest.fixture(scope="module", params=["paper", "preserving", "cut"])
-def protected(request, small, kept):
-    """Fits with finite and infinite smoothing."""
-    return {
-        gamma: ds.fit(
-            small,
-            weights=kept.weights,
-            gamma=gamma,
-            protection=request.param,
-            phi=4.0,
-            seed=3,
-            chains=2,
-            warmup=200,
-            samples=200,
-            engine="embedded",
-            progress=False,
-        )
-        for gamma in (0.0, 3.0, np.inf)
-    }
 
 
 def conditional(fit, knots):
