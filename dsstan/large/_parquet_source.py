@@ -63,7 +63,7 @@ class ParquetSource:
 
     @cached_property
     def empty(self) -> pd.DataFrame:
-        """The table without its rows: columns, index and types as pandas reads them."""
+        """The table without its rows; columns, index and types as pandas reads them."""
         with told(self.files[0]):
             return self.schema.empty_table().to_pandas()  # type: ignore[no-any-return]
 

@@ -128,7 +128,7 @@ class VecchiaStatistics:
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What sums are made of: sites, a, own, z, neighbours."""
+        """Sites, diagonal of A, own noise, columns and neighbours, as the kernels take them."""
         return self.sites, self.a, self.own, self.z, self.neighbours.earlier
 
     def block_sums(self, phi: Floats, r: Floats, records: NDArray[np.int64]) -> Floats:

@@ -53,6 +53,7 @@ def measure(n: int) -> dict[str, Any]:
         begin = time.perf_counter()
         found = call()
         seconds[stage] = time.perf_counter() - begin
+        print(f"{n:,} records, {stage}: {seconds[stage]:.1f} s", file=sys.stderr, flush=True)
         return found
 
     problem = timed("prepare", lambda: ds.prepare(table, "y ~ x", coords=("s1", "s2")))

@@ -147,8 +147,8 @@ MUTATIONS = (
     Mutation(
         "preserving draws too little noise for w",
         "dsstan/latent.py",
-        "variance += p.sigma_sq * (1.0 - self.a_rows**2)",
-        "pass",
+        "variance = p.tau_sq + p.sigma_sq * removed",
+        "variance = p.tau_sq + 0.0 * removed",
         "drawn_copies",
     ),
     Mutation(
