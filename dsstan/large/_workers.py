@@ -15,12 +15,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dsstan.errors import EngineError
 
@@ -255,6 +256,10 @@ def _forget(mark: str) -> None:
         _HELD.pop(mark, None)
 
 
+# Looking for the libraries takes longer than many a task.
+_libraries = cache(ThreadpoolController)
+
+
 def single_threaded(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function with one thread for BLAS and one for numba."""
     import numba
@@ -262,7 +267,7 @@ def single_threaded(function: Callable[..., Any], *arguments: Any) -> Any:
     before = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
-        with threadpool_limits(limits=1):
+        with _libraries().limit(limits=1):
             return function(*arguments)
     finally:
         numba.set_num_threads(before)
