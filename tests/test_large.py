@@ -20,10 +20,12 @@ import mc
 from dsstan.attacker import Attack, attack, copy_law
 from dsstan.conditions import at_window
 from dsstan.errors import InputError
+from dsstan.large import preconditioner
 from dsstan.large.approximations import EXACT, PredictiveProcess, Vecchia, choose_covariance
 from dsstan.large.exposure import left_out, local_terms
 from dsstan.large.latent import RESIDUAL, SparseLatentModel
 from dsstan.large.neighbours import Neighbours, earlier_neighbours, order_places
+from dsstan.large.preconditioner import NearPrecision
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.large.window import narrowed_surface, profile
 from dsstan.latent import LatentModel, Parameters
@@ -304,6 +306,48 @@ def test_with_all_neighbours_the_effect_has_its_exact_law(fits, protection, gamm
     np.testing.assert_allclose(mean, exact.mean(P), atol=1e-6)
     np.testing.assert_allclose(root @ root.T, exact.covariance(P), atol=1e-6)
     assert 0 < sparse.worst_residual < RESIDUAL
+
+
+@pytest.mark.parametrize(("protection", "gamma"), SETTINGS)
+def test_with_all_neighbours_the_precision_is_exact_whatever_the_knots(
+    fits, protection, gamma, monkeypatch
+):
+    # Knots that are integrated out again leave the law of the response as it is.
+    monkeypatch.setattr(preconditioner, "RECORDS_EACH", 8)
+    monkeypatch.setattr(preconditioner, "GIVEN", 90)
+    fit = fits[protection, gamma]
+    model, r = SparseLatentModel(fit, neighbours=89), 0.0625
+    near = NearPrecision(
+        *(model.response_sites, model.response_a, model.own, model.response.earlier),
+        *(model.sites, model.earlier, P.phi, r, 1),
+    )
+    assert near.on_knots.shape == (len(model.kept), len(model.kept) // 8)
+    d = cdist(model.response_sites, model.response_sites)
+    a = fit.A[fit.informing[model.response_rows]]
+    M = smoothed_correlation(d, P.phi, a, protection)
+    found = np.column_stack([near.times(e) for e in np.eye(len(a))])
+    np.testing.assert_allclose(found @ (M + r * np.eye(len(a))), np.eye(len(a)), atol=1e-8)
+
+
+def test_knots_keep_smooth_responses_from_costing_iterations(monkeypatch):
+    """Eigenvalues of the approximate precision times V: all near 1 cost no iterations."""
+    sites = np.random.default_rng(0).uniform(size=(1500, 2))
+    near = Neighbours.of(sites, 15)
+    places, ones, phi, r = sites[near.order], np.ones(1500), 0.5, 1.0
+    V = np.exp(-phi * cdist(places, places)) + r * np.eye(1500)
+    root = np.linalg.cholesky(V)
+
+    def spread_of(most):
+        monkeypatch.setattr(preconditioner, "MOST_KNOTS", most)
+        law = (places, ones, ones, near.earlier, places, near.earlier, phi, r, 1)
+        nearly = NearPrecision(*law)
+        both = root.T @ np.column_stack([nearly.times(column) for column in root.T])
+        np.testing.assert_allclose(both, both.T, atol=1e-8)
+        values = np.linalg.eigvalsh(both)
+        return values[-1] / values[0]
+
+    assert spread_of(0) > 20
+    assert spread_of(2000) < 10
 
 
 class Unit:

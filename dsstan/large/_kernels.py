@@ -409,10 +409,10 @@ def unwind_transposed(weights: Any, neighbours: Any, u: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def precision_times(weights: Any, variance: Any, neighbours: Any, u: Any) -> Any:
-    """(I - B)' F^-1 (I - B) u."""
+def wind(weights: Any, neighbours: Any, u: Any) -> Any:
+    """(I - B) u: every record less what those before it say."""
     n, m = neighbours.shape
-    out = np.zeros(n)
+    out = np.empty(n)
     for i in range(n):
         total = u[i]
         for j in range(m):
@@ -420,11 +420,18 @@ def precision_times(weights: Any, variance: Any, neighbours: Any, u: Any) -> Any
             if o < 0:
                 break
             total -= weights[i, j] * u[o]
-        total /= variance[i]
-        out[i] += total
+        out[i] = total
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def wind_transposed(weights: Any, neighbours: Any, u: Any) -> None:
+    """(I - B)' u in place."""
+    n, m = neighbours.shape
+    for i in range(n):
+        value = u[i]
         for j in range(m):
             o = neighbours[i, j]
             if o < 0:
                 break
-            out[o] -= weights[i, j] * total
-    return out
+            u[o] -= weights[i, j] * value

@@ -8,8 +8,8 @@ given y is a prior draw corrected by its own residual,
 
 as in ``dsstan.latent.LatentModel``. K is applied through the sparse (I - B), exactly, and
 never inverted, so that sites that are all but the same do no harm. V is solved by conjugate
-gradients, preconditioned by Vecchia's approximation of V^-1, which is so near that a dozen
-iterations do. Every solve reports its residual.
+gradients, preconditioned by an approximation of V^-1 that is so near that a dozen iterations do
+(``dsstan.large.preconditioner``). Every solve reports its residual.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dsstan.errors import EngineError
 from dsstan.large._kernels import (
     PARALLEL,
     conditional_weights,
-    precision_times,
     unwind,
     unwind_transposed,
 )
 from dsstan.large.neighbours import neighbours_of
+from dsstan.large.preconditioner import NearPrecision
 from dsstan.latent import Parameters, require_gaussian
 from dsstan.surface import removed_variance
 
@@ -101,11 +101,17 @@ class SparseLatentModel:
             float(np.median(fit.draws[top] / fit.draws[bottom] if bottom else fit.draws[top]))
             for top, bottom in (("phi", ""), ("tau_sq", "sigma_sq"))
         )
-        with PARALLEL:
-            self.near = conditional_weights(
-                *(self.response_sites, self.response_a, self.own, self.response.earlier),
-                *(phi, r, self.code),
-            )
+        self.near = NearPrecision(
+            self.response_sites,
+            self.response_a,
+            self.own,
+            self.response.earlier,
+            self.sites,
+            self.earlier,
+            phi=phi,
+            r=r,
+            code=self.code,
+        )
 
     def _weights(self, phi: float) -> tuple[Floats, Floats]:
         """B and the conditional variances of the process, of partial sill 1."""
@@ -135,23 +141,32 @@ class SparseLatentModel:
         """Diagonal of D, shape (n,)."""
         return np.asarray(p.tau_sq + p.sigma_sq * self.removed)
 
-    def solve(self, p: Parameters, right: Floats) -> Floats:
+    def solve(
+        self, p: Parameters, right: Floats, process: tuple[Floats, Floats] | None = None
+    ) -> Floats:
         """V^-1 right, by preconditioned conjugate gradients.
+
+        Parameters
+        ----------
+        p, right
+            One draw, and a vector of the informing records.
+        process
+            B and the variances at the draw's phi, where the caller has them.
 
         Raises
         ------
         EngineError
             If the residual does not fall below :data:`RESIDUAL`.
         """
-        noise, process = self._noise(p), self._process(p.phi)
+        noise, known = self._noise(p), process or self._process(p.phi)
 
         def times(x: Floats) -> Floats:
-            k = self._times_K(p, self._at_sites(self.a_rows * x), process)
+            k = self._times_K(p, self._at_sites(self.a_rows * x), known)
             return np.asarray(self.a_rows * k[self.site_rows] + noise * x)
 
         def nearly(x: Floats) -> Floats:
             out = x / noise
-            inside = precision_times(*self.near, self.response.earlier, x[self.response_rows])
+            inside = self.near.times(x[self.response_rows])
             out[self.response_rows] = inside / p.sigma_sq
             return out
 
@@ -181,21 +196,23 @@ class SparseLatentModel:
 
     def draw(self, p: Parameters, rng: np.random.Generator) -> Floats:
         """One draw of w at all records, shape (N,)."""
-        B, F = self._process(p.phi)
+        process = self._process(p.phi)
+        B, F = process
         w0 = np.sqrt(p.sigma_sq * F) * rng.standard_normal(len(self.sites))
         unwind(B, self.earlier, w0)
         noise = np.sqrt(self._noise(p)) * rng.standard_normal(self.rows.size)
         residual = self.y - self.X @ p.beta - self.a_rows * w0[self.site_rows] - noise
-        weight = self._at_sites(self.a_rows * self.solve(p, residual))
-        return np.asarray((w0 + self._times_K(p, weight, (B, F)))[self.site])
+        weight = self._at_sites(self.a_rows * self.solve(p, residual, process))
+        return np.asarray((w0 + self._times_K(p, weight, process))[self.site])
 
     def mean(self, p: Parameters, places: Floats | None = None) -> Floats:
         """E[w | y, parameters] at the records (N,), or at planar places (q, 2).
 
         At places the process is carried on: each place given its 4 m nearest sites.
         """
-        weight = self._at_sites(self.a_rows * self.solve(p, self.y - self.X @ p.beta))
-        at_sites = self._times_K(p, weight, self._process(p.phi))
+        process = self._process(p.phi)
+        weight = self._at_sites(self.a_rows * self.solve(p, self.y - self.X @ p.beta, process))
+        at_sites = self._times_K(p, weight, process)
         if places is None:
             return np.asarray(at_sites[self.site])
         m = min(FOR_PLACES * self.neighbours, len(self.sites))

@@ -33,7 +33,7 @@ __all__ = ["Window", "narrowed_surface", "profile"]
 
 Floats = NDArray[np.float64]
 
-STAGES = ((10_000, (24, 48)), (40_000, (20, 24)))
+STAGES = ((10_000, (24, 48)), (40_000, (20, 24)), (200_000, (16, 20)))
 """Records whose terms make a surface before the final one, and its nodes (G, H)."""
 
 DROP = 40.0
