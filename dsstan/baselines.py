@@ -25,12 +25,14 @@ from scipy.spatial.distance import cdist
 from scipy.stats import truncnorm
 
 from dsstan.attacker import attack, planned_release
-from dsstan.correlation import correlation
+from dsstan.correlation import correlation, correlation_code
 from dsstan.disclosure import RELATIVE, sides, within
 from dsstan.errors import InputError
 from dsstan.fit import Fit, fit
 from dsstan.formula import ParsedFormula, build_design, parse
 from dsstan.identification import grid_cells, merged, tolerances
+from dsstan.large.approximations import EXACT_LIMIT, Vecchia
+from dsstan.large.neighbours import Neighbours
 from dsstan.latent import LatentModel, grid, parameters_at, require_complete, spread_draws
 from dsstan.leave_one_out import leave_one_out_precision, projection
 from dsstan.overlap import interval_overlap
@@ -45,6 +47,9 @@ Truths = NDArray[np.bool_]
 
 DRAWS, TOP = 20, 0.95
 """Posterior draws behind an intruder's error and quantile of the top, unless told otherwise."""
+
+_ROWS = 512
+"""Records that are smoothed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +141,19 @@ def suppress(
 def smooth(problem: Problem, bandwidth: float) -> Protected:
     """Kernel smoothing: sum_k W_ik y_k on the modelled scale (Zhou et al. 2010)."""
     require_complete(problem)
-    W = kernel(problem.sites, bandwidth)
-    table = problem.with_response(problem.transform.inverse(W @ problem.y))
-    return _whole(problem, f"smoothed {bandwidth:.3g}", table, revealed=np.diag(W) > 0)
+    smoothed, own = np.empty_like(problem.y), np.empty_like(problem.y)
+    for low in range(0, problem.n_records, _ROWS):
+        rows = np.arange(low, min(low + _ROWS, problem.n_records))
+        W = kernel(problem.sites, bandwidth, rows)
+        smoothed[rows], own[rows] = W @ problem.y, W[np.arange(rows.size), rows]
+    table = problem.with_response(problem.transform.inverse(smoothed))
+    return _whole(problem, f"smoothed {bandwidth:.3g}", table, revealed=own > 0)
 
 
-def kernel(sites: Floats, bandwidth: float) -> Floats:
-    """W, shape (N, N): exp(-d / bandwidth), own weight included, rows that sum to one."""
-    W = np.exp(-cdist(sites, sites) / _positive(bandwidth, "bandwidth"))
+def kernel(sites: Floats, bandwidth: float, rows: NDArray[np.intp] | None = None) -> Floats:
+    """Rows of W, by default all, shape (rows, N): exp(-d / bandwidth), with sum 1."""
+    here = sites if rows is None else sites[rows]
+    W = np.exp(-cdist(here, sites) / _positive(bandwidth, "bandwidth"))
     return np.asarray(W / W.sum(axis=1, keepdims=True))
 
 
@@ -394,6 +404,17 @@ def _effect(free: Fit, m: Protected) -> Floats:
     s2, t2, phi = (float(np.median(free.draws[k])) for k in ("sigma_sq", "tau_sq", "phi"))
     X = _means(problem.X[m.present], m.rows)
     y = _means(problem.transform.forward(m.values).mean(axis=0), m.rows)
+    if len(m.sites) > EXACT_LIMIT:
+        from dsstan.large.kriging import krige
+        from dsstan.large.vecchia import VecchiaStatistics
+
+        # Row i has a nugget of t2 / count[i]: what it lacks of t2 is in its own variance.
+        r, name = t2 / s2, free.cov_model
+        own, near = 1.0 + r * (1.0 / count - 1.0), Neighbours.of(m.sites, Vecchia().neighbours)
+        source = VecchiaStatistics.plain(X, y, m.sites, near, name, own)
+        rest = y - X @ source.coefficients(s2, t2, phi)[0]
+        law: dict[str, Any] = {"phi": phi, "r": r, "code": correlation_code(name), "own": own}
+        return krige(grid(free, cells=30), m.sites, rest, **law)
     V = s2 * correlation(cdist(m.sites, m.sites), phi, free.cov_model) + np.diag(t2 / count)
     solved = np.linalg.solve(V, np.column_stack([X, y]))
     b = np.linalg.lstsq(X.T @ solved[:, :-1], X.T @ solved[:, -1], rcond=None)[0]

@@ -29,6 +29,7 @@ from dsstan._fit_arguments import check_cov_model
 from dsstan._judged import LEGEND, Cell, Setting, Store, grid_of, measure
 from dsstan._version import __version__
 from dsstan.continuous import continuous_weights
+from dsstan.engines import get_engine
 from dsstan.errors import DsstanError, InputError
 from dsstan.fit import Fit, fit
 from dsstan.latent import require_complete, require_exact
@@ -225,7 +226,8 @@ def compare(
     store = Store(None if folder is None else Path(folder))
     root = store.root(seed)
     common: dict[str, Any] = {
-        **{"engine": engine, "progress": False, "priors": priors},
+        # Chosen here: a worker might choose another, and other draws with it.
+        **{"engine": get_engine(engine).name, "progress": False, "priors": priors},
         # Surfaces are judged with the exact covariance.
         **{"cov_model": check_cov_model(cov_model, start), "covariance": "exact", **sampler},
     }

@@ -10,19 +10,32 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
+from dsstan._coordinates import largest_distance
 from dsstan.correlation import decay_bounds
 from dsstan.errors import DsstanWarning, InputError
+from dsstan.large.approximations import EXACT_LIMIT, Vecchia
+from dsstan.large.neighbours import Neighbours
 from dsstan.surface import Surface, build_surface
 from dsstan.utility import ols
 
 Floats = NDArray[np.float64]
 
 R_BOUNDS = (1e-4, 1e4)
+_PAIRS = 10_000_000
+"""Pairs of records that are held at a time."""
+
 _LEANS = 0.98
 _STEP = 0.02  # of a second difference of the log density, on a log scale
 PARAMETERS = ("sigma_sq", "tau_sq", "phi")
+
+
+def near_for(sites: Floats) -> Neighbours | None:
+    """Ordering and neighbours by which many records are analysed; None where all pairs do."""
+    return None if len(sites) <= EXACT_LIMIT else Neighbours.of(sites, Vecchia().neighbours)
 
 
 def gls(X: Floats, y: Floats, V: Floats) -> tuple[Floats, Floats]:
@@ -79,7 +92,8 @@ def maximum_likelihood(
     """Maximum likelihood of y ~ N(X beta, sigma_sq R(phi) + tau_sq I).
 
     beta and sigma_sq are profiled out; the interpolated log density of
-    :class:`dsstan.surface.Surface` is maximised over (log phi, log r).
+    :class:`dsstan.surface.Surface` is maximised over (log phi, log r). Of more than 2000 records
+    the likelihood is Vecchia's, as in a fit.
 
     Parameters
     ----------
@@ -102,7 +116,8 @@ def maximum_likelihood(
     DsstanWarning
         If the maximum lies at the end of a range.
     """
-    found, surface = _maximise(X, y, sites, phi_bounds, r_bounds, cov_model)
+    near = near_for(sites)
+    found, surface = _maximise(X, y, sites, phi_bounds, r_bounds, cov_model, near)
     if _leans(surface, found):
         warnings.warn(
             "the likelihood is largest at an end of the range of phi or tau_sq / sigma_sq: "
@@ -120,12 +135,12 @@ def _maximise(
     phi_bounds: tuple[float, float] | None = None,
     r_bounds: tuple[float, float] = R_BOUNDS,
     cov_model: str = "exponential",
+    near: Neighbours | None = None,
 ) -> tuple[MaximumLikelihood, Surface]:
-    """The maximum and the surface it was found on."""
+    """The maximum and the surface it was found on, exact or given neighbours."""
     if not (np.all(np.isfinite(y)) and np.all(np.isfinite(sites)) and np.all(np.isfinite(X))):
         raise InputError("X, y and sites must be finite")
-    distances = cdist(sites, sites)
-    d_max = float(distances.max())
+    d_max = largest_distance(sites)
     if d_max == 0.0:
         raise InputError("all records are at one site, so nothing can be learnt about space")
     residual = y - X @ ols(X, y)[0]
@@ -134,16 +149,24 @@ def _maximise(
             "the regression leaves no residual (a constant response, or as many terms as "
             "records), so there is no covariance to estimate"
         )
-    surface = build_surface(
-        distances,
-        X,
-        y,
-        a_diag=np.ones(len(y)),
-        protection="none",
-        phi_bounds=phi_bounds or decay_bounds(d_max, cov_model),
-        r_bounds=r_bounds,
-        cov_model=cov_model,
-    )
+    phi_range = phi_bounds or decay_bounds(d_max, cov_model)
+    if near is None:
+        surface = build_surface(
+            cdist(sites, sites),
+            X,
+            y,
+            a_diag=np.ones(len(y)),
+            protection="none",
+            phi_bounds=phi_range,
+            r_bounds=r_bounds,
+            cov_model=cov_model,
+        )
+    else:
+        from dsstan.large.vecchia import VecchiaStatistics
+        from dsstan.large.window import narrowed_surface
+
+        source = VecchiaStatistics.plain(X, y, sites, near, cov_model)
+        surface, _ = narrowed_surface(source, phi_range, r_bounds, cov_model=cov_model)
     ends = np.log([surface.phi_bounds, surface.r_bounds])
 
     def loss(at: Floats) -> float:
@@ -259,10 +282,23 @@ def conley(X: Floats, y: Floats, sites: Floats, cutoff: float) -> tuple[Floats, 
         raise InputError("cutoff must be positive and finite")
     coef, _ = ols(X, y)
     score = X * (y - X @ coef)[:, None]
-    kernel = np.maximum(0.0, 1.0 - cdist(sites, sites) / cutoff)
     inverse = np.linalg.inv(np.linalg.qr(X, mode="r"))
     bread = inverse @ inverse.T
-    cov = bread @ (score.T @ kernel @ score) @ bread
+    cov = bread @ _kernel_sum(score, sites, cutoff) @ bread
     if np.any(np.diag(cov) < 0):
         raise InputError("the spatial covariance has a negative variance: use another cutoff")
     return coef, np.asarray(0.5 * (cov + cov.T))
+
+
+def _kernel_sum(score: Floats, sites: Floats, cutoff: float) -> Floats:
+    """sum_ij k(d_ij / cutoff) s_i s_j', of pairs within the cutoff, some records at a time."""
+    n, k = score.shape
+    tree, total = cKDTree(sites), np.zeros((k, k))
+    at_once = max(1, _PAIRS // n)
+    for low in range(0, n, at_once):
+        some = cKDTree(sites[low : low + at_once])
+        pairs = some.sparse_distance_matrix(tree, cutoff, output_type="ndarray")
+        kernel = np.maximum(0.0, 1.0 - pairs["v"] / cutoff)
+        weights = csr_array((kernel, (pairs["i"], pairs["j"])), shape=(some.n, n))
+        total += score[low : low + at_once].T @ (weights @ score)
+    return total

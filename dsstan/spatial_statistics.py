@@ -6,12 +6,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar, nnls
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from dsstan.correlation import correlation
 from dsstan.errors import InputError
 
 Floats = NDArray[np.float64]
+
+_AT_ONCE = 4096
+"""Records whose neighbours are looked for at a time."""
 
 
 def variogram(values: Floats, sites: Floats, edges: Floats) -> pd.DataFrame:
@@ -126,16 +131,63 @@ def spatial_weights(sites: Floats, neighbours: int | None = None) -> Floats:
             )
         w = 1.0 / d
     else:
-        if not 1 <= neighbours < len(sites):
-            raise InputError(f"neighbours must lie from 1 to {len(sites) - 1}")
-        reach = np.partition(d, neighbours - 1, axis=1)[:, [neighbours - 1]]
-        closer, tied = d < reach, d == reach
-        left = neighbours - closer.sum(axis=1, keepdims=True)
-        w = closer + tied * (left / tied.sum(axis=1, keepdims=True))
+        _check_neighbours(neighbours, len(sites))
+        w = _shares(d, neighbours)
     return np.asarray(w / w.sum(axis=1, keepdims=True))
 
 
-def morans_i(values: Floats, weights: Floats) -> float:
+def nearest_weights(sites: Floats, neighbours: int) -> csr_array:
+    """The weights of :func:`spatial_weights` for k nearest records, as a sparse matrix.
+
+    Memory is linear in N, unless many records are tied.
+
+    Parameters
+    ----------
+    sites
+        Planar coordinates, shape (N, 2).
+    neighbours
+        k.
+
+    Raises
+    ------
+    InputError
+        If there are not k other records.
+    """
+    n = len(sites)
+    _check_neighbours(neighbours, n)
+    tree, rows, columns, values = cKDTree(sites), [], [], []
+    reach = tree.query(sites, k=[neighbours + 1], workers=-1)[0][:, 0]
+    for low in range(0, n, _AT_ONCE):
+        who = np.arange(low, min(low + _AT_ONCE, n))
+        # A little farther than the k-th, so that rounding loses no tie.
+        found = tree.query_ball_point(sites[who], reach[who] * (1.0 + 1e-9), workers=-1)
+        for i, near in zip(who, found, strict=True):
+            j = np.asarray(near, dtype=np.intp)
+            j = j[j != i]
+            d = np.sqrt(np.sum((sites[j] - sites[i]) ** 2, axis=1))
+            w = _shares(d[None], neighbours)[0]
+            rows.append(np.full(np.count_nonzero(w), i))
+            columns.append(j[w > 0])
+            values.append(w[w > 0] / w.sum())
+    where = (np.concatenate(rows), np.concatenate(columns))
+    return csr_array((np.concatenate(values), where), shape=(n, n))
+
+
+def _check_neighbours(neighbours: int, n: int) -> None:
+    """There must be so many other records."""
+    if not 1 <= neighbours < n:
+        raise InputError(f"neighbours must lie from 1 to {n - 1}")
+
+
+def _shares(d: Floats, neighbours: int) -> Floats:
+    """1 for each of the k least of a row; those tied at the k-th share what is left."""
+    reach = np.partition(d, neighbours - 1, axis=1)[:, [neighbours - 1]]
+    closer, tied = d < reach, d == reach
+    left = neighbours - closer.sum(axis=1, keepdims=True)
+    return np.asarray(closer + tied * (left / tied.sum(axis=1, keepdims=True)))
+
+
+def morans_i(values: Floats, weights: Floats | csr_array) -> float:
     """Moran's I: (N / sum w) sum_ij w_ij z_i z_j / sum z_i^2, z less its mean.
 
     Raises
@@ -146,4 +198,4 @@ def morans_i(values: Floats, weights: Floats) -> float:
     z = values - values.mean()
     if np.ptp(values) <= 1e-12 * np.abs(values).max():
         raise InputError("Moran's I needs values that vary")
-    return float(len(z) / weights.sum() * (z @ weights @ z) / (z @ z))
+    return float(len(z) / weights.sum() * (z @ (weights @ z)) / (z @ z))

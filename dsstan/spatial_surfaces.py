@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
-from dsstan.correlation import correlation
+from dsstan.correlation import correlation, correlation_code
 from dsstan.fit import Fit
 from dsstan.latent import grid
-from dsstan.spatial_estimators import _maximise, gls
-from dsstan.spatial_utility import SpatialComparison, _covariance, _Data, _data
+from dsstan.spatial_estimators import _maximise, gls, near_for
+from dsstan.spatial_utility import SpatialComparison, _covariance, _Data, _data, near_gls
 from dsstan.synthesis import Synthesis
 
 __all__ = ["compare_surfaces", "predicted_surface", "surface_correlation"]
@@ -31,7 +33,9 @@ def compare_surfaces(
 
     The surface is x_bar' beta + sigma_sq R(phi) V^-1 (y - X beta) on a grid, R between the
     grid and the records by the fit's correlation function: the expected response without
-    noise, on the modelled scale, at the mean covariates.
+    noise, on the modelled scale, at the mean covariates. Of more than 2000 records the
+    coefficients and the covariance are Vecchia's and a place is predicted from the 60 records
+    around it.
 
     Parameters
     ----------
@@ -51,13 +55,13 @@ def compare_surfaces(
         original's surface (means over the copies), and the same of the mean of
         the copies' surfaces. Where a surface is flat the correlation is 0.
     """
-    data = _data(release, against)
+    data = _data(release, against, ordered=True)
     places = grid(release.fit, cells=cells)
     surfaces: dict[str, list[Floats]] = {source: [] for source in data.responses}
     for source, _, y in data:
         used = covariance
         if used is None:
-            best, _ = _maximise(data.X, y, data.sites, cov_model=data.cov_model)
+            best, _ = _maximise(data.X, y, data.sites, cov_model=data.cov_model, near=data.near)
             used = (best.sigma_sq, best.tau_sq, best.phi)
         surfaces[source].append(_predicted(data, y, used, places))
     truth = surfaces.pop("original")[0]
@@ -80,6 +84,15 @@ def _predicted(
     data: _Data, y: Floats, covariance: tuple[float, float, float], places: Floats
 ) -> Floats:
     """The surface of :func:`compare_surfaces` from one response."""
+    if data.near is not None:
+        from dsstan.large.kriging import krige
+
+        sigma_sq, tau_sq, phi = covariance
+        beta, _ = near_gls(data.X, y, data.sites, data.near, covariance, data.cov_model)
+        law: dict[str, Any] = {"phi": phi, "r": tau_sq / sigma_sq}
+        law["code"] = correlation_code(data.cov_model)
+        effect = krige(places, data.sites, y - data.X @ beta, **law)
+        return np.asarray(data.X.mean(axis=0) @ beta + effect)
     V = _covariance(data.sites, covariance, data.cov_model)
     beta, _ = gls(data.X, y, V)
     solved = cho_solve(cho_factor(V, lower=True), y - data.X @ beta)
@@ -95,7 +108,8 @@ def predicted_surface(
     Linear in y: the surface of the mean of the copies is the mean of their surfaces.
     """
     problem = fit.problem
-    data = _Data(problem.X, problem.sites, problem.d_max, {}, fit.cov_model)
+    near = near_for(problem.sites)
+    data = _Data(problem.X, problem.sites, problem.d_max, {}, fit.cov_model, near)
     return _predicted(data, y, covariance, grid(fit, cells=cells))
 
 

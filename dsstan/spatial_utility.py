@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from dsstan.correlation import correlation, decay_bounds
 from dsstan.disclosure import sides
 from dsstan.errors import InputError
 from dsstan.fit import Fit
+from dsstan.large.approximations import EXACT_LIMIT
+from dsstan.large.neighbours import Neighbours
 from dsstan.latent import require_one_column
 from dsstan.pooling import SMOOTHING_BIAS, PooledAnalysis, pool
 from dsstan.spatial_estimators import (
@@ -26,8 +29,15 @@ from dsstan.spatial_estimators import (
     conley,
     gls,
     maximum_likelihood,
+    near_for,
 )
-from dsstan.spatial_statistics import fit_variogram, morans_i, spatial_weights, variogram
+from dsstan.spatial_statistics import (
+    fit_variogram,
+    morans_i,
+    nearest_weights,
+    spatial_weights,
+    variogram,
+)
 from dsstan.synthesis import Synthesis
 from dsstan.utility import LEVEL, combine, ols
 
@@ -43,6 +53,7 @@ __all__ = [
     "gls",
     "maximum_likelihood",
     "morans_i",
+    "nearest_weights",
     "recover_parameters",
     "spatial_regression",
     "spatial_weights",
@@ -77,13 +88,17 @@ class SpatialComparison:
 
 @dataclass(frozen=True, eq=False)
 class _Data:
-    """Design, sites, responses on the modelled scale, (1 or L, N) a source, and the model's R."""
+    """Design, sites, responses on the modelled scale, (1 or L, N) a source, and the model's R.
+
+    With ``near`` analyses are given neighbours instead of all pairs.
+    """
 
     X: Floats
     sites: Floats
     d_max: float
     responses: Mapping[str, Floats]
     cov_model: str
+    near: Neighbours | None = None
 
     def __iter__(self) -> Iterator[tuple[str, int, Floats]]:
         for source, values in self.responses.items():
@@ -96,13 +111,14 @@ class _Data:
         return rest if _varies(rest, y) else np.zeros_like(rest)
 
 
-def _data(release: Synthesis, against: Fit | Synthesis | None) -> _Data:
-    """What every comparison of a release needs."""
+def _data(release: Synthesis, against: Fit | Synthesis | None, *, ordered: bool = False) -> _Data:
+    """What every comparison of a release needs; ordered where it needs the covariance."""
     problem = release.problem
     require_one_column(release)
     responses = {"original": problem.y[None]}
     responses.update({name: s.modelled() for name, s in sides(release, against).items()})
-    return _Data(problem.X, problem.sites, problem.d_max, responses, release.fit.cov_model)
+    name, near = release.fit.cov_model, near_for(problem.sites) if ordered else None
+    return _Data(problem.X, problem.sites, problem.d_max, responses, name, near)
 
 
 def spatial_regression(
@@ -138,13 +154,18 @@ def spatial_regression(
     require_one_column(release)
     problem = release.problem
     name = release.fit.cov_model
-    V = None if covariance is None else _covariance(problem.sites, covariance, name)
+    near = near_for(problem.sites)
+    V = None
+    if covariance is not None and near is None:
+        V = _covariance(problem.sites, covariance, name)
 
     def estimator(table: pd.DataFrame) -> tuple[Floats, Floats]:
         y = problem.design.y_of(table)
         if V is not None:
             return gls(problem.X, y, V)
-        found, _ = _maximise(problem.X, y, problem.sites, cov_model=name)
+        if covariance is not None and near is not None:
+            return near_gls(problem.X, y, problem.sites, near, covariance, name)
+        found, _ = _maximise(problem.X, y, problem.sites, cov_model=name, near=near)
         return found.beta, found.cov
 
     return pool(
@@ -182,11 +203,34 @@ def conley_regression(
     )
 
 
-def _covariance(sites: Floats, covariance: tuple[float, float, float], cov_model: str) -> Floats:
-    """V of given parameters."""
+def near_gls(
+    X: Floats,
+    y: Floats,
+    sites: Floats,
+    near: Neighbours,
+    covariance: tuple[float, float, float],
+    cov_model: str,
+) -> tuple[Floats, Floats]:
+    """:func:`gls` by Vecchia's approximation: coefficients (P,), covariance (P, P)."""
+    from dsstan.large.vecchia import VecchiaStatistics
+
+    _check_covariance(covariance)
+    if min(covariance) == 0.0:
+        raise InputError(f"of more than {EXACT_LIMIT} records, covariance needs variances above 0")
+    return VecchiaStatistics.plain(X, y, sites, near, cov_model).coefficients(*covariance)
+
+
+def _check_covariance(covariance: tuple[float, float, float]) -> None:
+    """Parameters that make a covariance."""
     sigma_sq, tau_sq, phi = covariance
     if not (sigma_sq >= 0 and tau_sq >= 0 and phi > 0 and np.all(np.isfinite(covariance))):
         raise InputError("covariance needs (sigma_sq, tau_sq, phi), finite and not negative")
+
+
+def _covariance(sites: Floats, covariance: tuple[float, float, float], cov_model: str) -> Floats:
+    """V of given parameters."""
+    sigma_sq, tau_sq, phi = covariance
+    _check_covariance(covariance)
     V = sigma_sq * correlation(cdist(sites, sites), phi, cov_model)
     V[np.diag_indices_from(V)] += tau_sq
     return np.asarray(V)
@@ -218,15 +262,22 @@ def compare_variograms(
         One row a source and bin: ``distance``, ``pairs``, ``gamma`` (mean over
         the copies, ``smallest`` and ``largest`` beside it) and ``curve``, the
         fit's correlation function fitted to the mean. Its parameters are in ``curves``.
+        Of more than 2000 records, the pairs are those of 2000 drawn at random, the same in
+        the original and all copies.
     """
     data = _data(release, against)
+    n, title = len(data.sites), "Semivariogram"
+    some = np.arange(n)
+    if n > EXACT_LIMIT:
+        some = np.sort(np.random.default_rng(0).choice(n, EXACT_LIMIT, replace=False))
+        title += f", pairs of {EXACT_LIMIT:,} of {n:,} records"
     reach = 0.5 * data.d_max if longest is None else longest
     if not (bins >= 1 and np.isfinite(reach) and reach > 0):
         raise InputError("bins must be at least 1 and longest positive and finite")
     edges = np.linspace(0.0, reach, bins + 1)
     tables, curves = [], {}
     for source, responses in data.responses.items():
-        found = [variogram(data.residuals(y), data.sites, edges) for y in responses]
+        found = [variogram(data.residuals(y)[some], data.sites[some], edges) for y in responses]
         if found[0].empty:
             raise InputError("no two records are that near: raise longest")
         gamma = np.stack([v["gamma"].to_numpy() for v in found])
@@ -241,7 +292,7 @@ def compare_variograms(
         table.insert(0, "source", source)
         tables.append(table)
         curves[source] = curve
-    return SpatialComparison(pd.concat(tables, ignore_index=True), "Semivariogram", curves)
+    return SpatialComparison(pd.concat(tables, ignore_index=True), title, curves)
 
 
 def compare_morans_i(
@@ -270,10 +321,19 @@ def compare_morans_i(
     Raises
     ------
     InputError
-        If a regression leaves no residual, or the weights can't be made.
+        If a regression leaves no residual, or the weights can't be made; inverse distance is
+        for up to 2000 records.
     """
     data = _data(release, against)
-    weights = spatial_weights(data.sites, neighbours)
+    if neighbours is not None:
+        weights: Any = nearest_weights(data.sites, neighbours)
+    elif len(data.sites) <= EXACT_LIMIT:
+        weights = spatial_weights(data.sites)
+    else:
+        raise InputError(
+            f"inverse distances of {len(data.sites):,} records are too many: give a number of "
+            "neighbours"
+        )
     found: dict[str, list[float]] = {source: [] for source in data.responses}
     for source, number, y in data:
         residual = data.residuals(y)
@@ -312,7 +372,7 @@ def recover_parameters(
     InputError
         If there is only one copy, or one leaves no residual.
     """
-    data = _data(release, against)
+    data = _data(release, against, ordered=True)
     if release.copies < 2:
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
@@ -322,7 +382,9 @@ def recover_parameters(
     for source, responses in data.responses.items():
         found, variances = [], []
         for y in responses:
-            best, surface = _maximise(data.X, y, data.sites, cov_model=data.cov_model)
+            best, surface = _maximise(
+                data.X, y, data.sites, cov_model=data.cov_model, near=data.near
+            )
             found.append(np.log([best.sigma_sq, best.tau_sq, best.phi]))
             variances.append(_log_variances(surface, best))
         q, u = np.stack(found), np.stack(variances)

@@ -23,6 +23,7 @@ import dsstan as ds
 from conftest import ROOT, small_table
 from dsstan.errors import DsstanWarning, InputError, ReleaseError
 from dsstan.frontier import compare
+from dsstan.large import distributed
 from dsstan.large._workers import single_threaded
 from dsstan.large.approximations import EXACT, Vecchia
 from dsstan.large.distributed import connect
@@ -550,3 +551,15 @@ def test_a_task_on_a_worker_leaves_the_number_of_threads_as_it_was():
     before = numba.get_num_threads()
     assert single_threaded(numba.get_num_threads) == 1
     assert numba.get_num_threads() == before
+
+
+def test_workers_with_other_versions_are_refused():
+    mine = distributed._versions()
+    assert {"dsstan", "numba", "numpy", "scipy", "Python"} <= set(mine)
+    distributed._check_versions(mine, mine)
+    distributed._check_versions({**mine, "stanli": "1"}, mine | {"stanli": "1"})
+    distributed._check_versions(
+        mine, {k: v for k, v in mine.items() if k not in ("stanli", "cmdstanpy")}
+    )
+    with pytest.raises(InputError, match=r"a worker has scipy 0\.1 and this process"):
+        distributed._check_versions(mine, {**mine, "scipy": "0.1"})

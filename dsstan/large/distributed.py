@@ -14,11 +14,14 @@ import secrets
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 
 from dsstan._version import __version__
 from dsstan.errors import DsstanWarning, EngineError, InputError
@@ -236,20 +239,32 @@ def _check_workers(client: Any) -> None:
     except ImportError:
         raise InputError(f"the workers lack dsstan: install {mine['dsstan']} there") from None
     for theirs in found.values():
-        for package, version in mine.items():
-            if theirs[package] != version:
-                raise InputError(
-                    f"a worker has {package} {theirs[package]} and this process {version}: "
-                    "install the same one everywhere"
-                )
+        _check_versions(mine, theirs)
+
+
+def _check_versions(mine: Mapping[str, str], theirs: Mapping[str, str]) -> None:
+    """A worker may lack a package that sums don't need, but not have another version."""
+    for package, version in mine.items():
+        if theirs.get(package, version) != version:
+            raise InputError(
+                f"a worker has {package} {theirs[package]} and this process {version}: "
+                "install the same one everywhere"
+            )
 
 
 def _versions() -> dict[str, str]:
     """Versions on which the bytes of a result depend."""
     import numba
 
-    found = {"dsstan": __version__, "numba": numba.__version__, "numpy": np.__version__}
-    return {"Python": f"{sys.version_info[0]}.{sys.version_info[1]}", **found}
+    found = {
+        "Python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        **{"dsstan": __version__, "numba": numba.__version__},
+        **{"numpy": np.__version__, "scipy": scipy.__version__},
+    }
+    for engine in ("stanli", "cmdstanpy"):
+        with suppress(PackageNotFoundError):
+            found[engine] = version_of(engine)
+    return found
 
 
 def _reads(client: Any, folder: Path) -> bool:

@@ -31,7 +31,7 @@ from dsstan.errors import InputError
 from dsstan.large.approximations import PredictiveProcess, Vecchia
 from dsstan.large.vecchia import VecchiaStatistics
 from dsstan.latent import Parameters
-from dsstan.surface import matrix_of, removed_variance
+from dsstan.surface import removed_variance
 
 if TYPE_CHECKING:
     from dsstan.fit import Fit
@@ -199,7 +199,7 @@ def _at_draw(
     from dsstan.large._kernels import PARALLEL
 
     problem = fit.problem
-    cov, beta = _coefficients(source, p)
+    beta, cov = source.coefficients(p.sigma_sq, p.tau_sq, p.phi)
     k = len(beta)
     there = np.zeros(problem.n_records, dtype=bool)
     there[fit.informing] = True
@@ -223,15 +223,3 @@ def _at_draw(
         + np.einsum("ij,jk,ik->i", b, Q - Q @ W @ Q, b)
     )
     return LocalTerms(Terms(information, exposure, score), precision)
-
-
-def _coefficients(source: VecchiaStatistics, p: Parameters) -> tuple[Floats, Floats]:
-    """(X'V^-1 X)^-1 and the generalised least-squares estimate, given the variances."""
-    r = p.tau_sq / p.sigma_sq
-    full = matrix_of(source.sums(np.array([p.phi]), np.array([r]))[0, 0])
-    k = source.rotation.b.size
-    inverse = np.linalg.inv(source.rotation.T)
-    # The statistics are (1 + r) Z'C^-1 Z and V = sigma_sq C.
-    cov = inverse @ np.linalg.inv(full[:k, :k]) @ inverse.T * (1.0 + r) * p.sigma_sq
-    beta = source.rotation.b + inverse @ np.linalg.solve(full[:k, :k], full[:k, k])
-    return np.asarray(cov), np.asarray(beta)

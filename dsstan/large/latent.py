@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from dsstan.correlation import correlation_code
 from dsstan.errors import EngineError
@@ -29,6 +28,7 @@ from dsstan.large._kernels import (
     unwind,
     unwind_transposed,
 )
+from dsstan.large.kriging import krige
 from dsstan.large.neighbours import neighbours_of
 from dsstan.large.preconditioner import NearPrecision
 from dsstan.latent import Parameters, require_gaussian
@@ -215,14 +215,5 @@ class SparseLatentModel:
         at_sites = self._times_K(p, weight, process)
         if places is None:
             return np.asarray(at_sites[self.site])
-        m = min(FOR_PLACES * self.neighbours, len(self.sites))
-        near = cKDTree(self.sites).query(places, k=np.arange(1, m + 1), workers=-1)[1]
-        # Places come after all sites; only their own weights are asked for.
-        used, number = np.unique(near, return_inverse=True)
-        both = np.vstack([self.sites[used], places])
-        earlier = np.full((len(both), m), -1, dtype=np.int32)
-        earlier[used.size :] = number.reshape(near.shape)
-        ones = np.ones(len(both))
-        with PARALLEL:
-            B, _ = conditional_weights(both, ones, ones, earlier, p.phi, 0.0, self.code)
-        return np.asarray((B[used.size :] * at_sites[near]).sum(axis=1))
+        around = FOR_PLACES * self.neighbours
+        return krige(places, self.sites, at_sites, phi=p.phi, r=0.0, code=self.code, around=around)

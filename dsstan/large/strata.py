@@ -20,6 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dsstan.engines import get_engine
 from dsstan.errors import DsstanError, DsstanWarning, InputError, ReleaseError, describe_rows
 from dsstan.formula import parse
 from dsstan.order import gives_away
@@ -200,6 +201,8 @@ def fit_strata(
     }
     if on_failure == "refuse":
         _refuse(failed)
+    # The engine of this process: a worker might choose another, and other draws with it.
+    settings["engine"] = get_engine(settings.get("engine", "auto")).name
     calls = {
         name: (
             frame.iloc[rows],

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dsstan.correlation import correlation_code
 from dsstan.errors import SurfaceError
 from dsstan.large.neighbours import Neighbours, neighbours_of
-from dsstan.surface import Rotation, rotate
+from dsstan.surface import Rotation, matrix_of, rotate
 
 if TYPE_CHECKING:
     from dsstan.problem import Problem
@@ -105,6 +105,54 @@ class VecchiaStatistics:
             1.0 if preserving else 0.0,
             correlation_code(cov_model),
         )
+
+    @classmethod
+    def plain(
+        cls,
+        X: Floats,
+        y: Floats,
+        sites: Floats,
+        near: Neighbours,
+        cov_model: str = "exponential",
+        own: Floats | None = None,
+    ) -> VecchiaStatistics:
+        """Of records that are all whole in the model.
+
+        Parameters
+        ----------
+        X, y, sites
+            Shapes (n, P), (n,) and (n, 2).
+        near
+            Ordering and neighbours of the sites.
+        cov_model
+            Correlation function.
+        own
+            Diagonal of M, by default 1, shape (n,).
+        """
+        rotation, ones = rotate(X, y), np.ones(len(y))
+        diagonal = ones if own is None else np.ascontiguousarray(own[near.order])
+        return cls(
+            *(rotation, near, np.ascontiguousarray(sites[near.order]), ones, diagonal),
+            *(np.ascontiguousarray(rotation.Z[near.order]), rotation.Z[:0], 0.0),
+            correlation_code(cov_model),
+        )
+
+    def coefficients(self, sigma_sq: float, tau_sq: float, phi: float) -> tuple[Floats, Floats]:
+        """Generalised least squares of the coefficients given the variances.
+
+        Returns
+        -------
+        tuple
+            The estimate, shape (P,), and its covariance (X'V^-1 X)^-1, shape (P, P).
+        """
+        r = tau_sq / sigma_sq
+        full = matrix_of(self.sums(np.array([phi]), np.array([r]))[0, 0])
+        k = self.rotation.b.size
+        inverse = np.linalg.inv(self.rotation.T)
+        # The statistics are (1 + r) Z'C^-1 Z and V = sigma_sq C.
+        cov = inverse @ np.linalg.inv(full[:k, :k]) @ inverse.T * (1.0 + r) * sigma_sq
+        beta = self.rotation.b + inverse @ np.linalg.solve(full[:k, :k], full[:k, k])
+        return np.asarray(beta), np.asarray(cov)
 
     def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
         """Statistics at every node.

@@ -1,0 +1,63 @@
+"""Prediction at places from the records around each."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from dsstan.large._kernels import PARALLEL, conditional_weights
+
+__all__ = ["AROUND", "krige"]
+
+Floats = NDArray[np.float64]
+
+AROUND = 60
+"""Records that a place is predicted from: on all sides, so more than come before a record."""
+
+
+def krige(
+    places: Floats,
+    sites: Floats,
+    values: Floats,
+    *,
+    phi: float,
+    r: float,
+    code: int,
+    around: int = AROUND,
+    own: Floats | None = None,
+) -> Floats:
+    """Conditional means of a process of zero mean at places, each from its nearest sites.
+
+    Parameters
+    ----------
+    places, sites
+        Planar coordinates, shapes (q, 2) and (n, 2).
+    values
+        At the sites, with a nugget of r times the partial sill, shape (n,).
+    phi, r, code
+        Decay, nugget ratio and code of the correlation function.
+    around
+        Number of sites that each place is given.
+    own
+        Variance of each site's value without the nugget, 1 where it is not given, shape (n,).
+
+    Returns
+    -------
+    ndarray
+        Shape (q,).
+    """
+    m = min(around, len(sites))
+    near = cKDTree(sites).query(places, k=np.arange(1, m + 1), workers=-1)[1]
+    # Places come after all sites; only their own weights are asked for.
+    used, number = np.unique(near, return_inverse=True)
+    both = np.vstack([sites[used], places])
+    earlier = np.full((len(both), m), -1, dtype=np.int32)
+    earlier[used.size :] = number.reshape(near.shape)
+    ones = np.ones(len(both))
+    variances = ones.copy()
+    if own is not None:
+        variances[: used.size] = own[used]
+    with PARALLEL:
+        weights, _ = conditional_weights(both, ones, variances, earlier, phi, r, code)
+    return np.asarray((weights[used.size :] * values[near]).sum(axis=1))
