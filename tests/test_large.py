@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import subprocess
 import sys
 import textwrap
@@ -227,9 +226,10 @@ def test_the_posterior_is_within_a_tenth_of_its_sd_and_nears_the_exact_one_with_
     assert found[0] > 2 * found[1] > 3 * found[2]
 
 
-@pytest.mark.skipif(not os.environ.get("DSSTAN_NIGHTLY"), reason="a quarter of an hour")
 def test_so_it_is_with_two_thousand_records():
-    assert np.sqrt(np.mean(shifts(2000, range(4)) ** 2)) < 0.1
+    found = shifts(2000, range(4))
+    assert np.sqrt(np.mean(found**2)) < 0.1
+    assert np.abs(found).max() < 0.15
 
 
 def test_the_narrowed_surface_is_the_wide_one_where_the_posterior_is():

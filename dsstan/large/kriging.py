@@ -13,7 +13,7 @@ __all__ = ["AROUND", "krige"]
 Floats = NDArray[np.float64]
 
 AROUND = 60
-"""Records that a place is predicted from: on all sides, so more than come before a record."""
+"""Records that a place is predicted from, on all its sides."""
 
 
 def krige(
