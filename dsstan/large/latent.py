@@ -1,4 +1,4 @@
-"""The spatial effect given the data, for many records: memory and time linear in N.
+"""The spatial effect given the data, for many records: memory linear in N.
 
 The effect at the distinct sites is a nearest-neighbour Gaussian process (Datta, Banerjee, Finley
 and Gelfand 2016, *JASA* 111): w = B w + e, each site given a few that come before. A draw of w
