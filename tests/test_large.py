@@ -20,6 +20,7 @@ from dsstan.attacker import Attack, attack, copy_law
 from dsstan.conditions import at_window
 from dsstan.errors import InputError
 from dsstan.large import preconditioner
+from dsstan.large._kernels import conditional_weights
 from dsstan.large.approximations import EXACT, PredictiveProcess, Vecchia, choose_covariance
 from dsstan.large.exposure import left_out, local_terms
 from dsstan.large.latent import RESIDUAL, SparseLatentModel
@@ -217,6 +218,32 @@ def shifts(n, seeds, neighbours=(15,), tau_sq=0.25, ordering="maxmin"):
         found = [moments(surface_of(source, *box, checks=1), window) for source in near]
         out.append([((f - want) / want[[1, 1, 3, 3]])[[0, 2]] for f in found])
     return np.array(out)
+
+
+def divergences(n, seeds, neighbours, tau_sq=0.25):
+    """By how much Vecchia's log density is lower in the mean over the exact law, (seeds, m).
+
+    Its conditional variances are true ones, so the quadratic forms have the same mean.
+    """
+    out = []
+    for seed in seeds:
+        sites, ones = problem_of(n, seed=seed).sites, np.ones(n)
+        M = np.exp(-P.phi * cdist(sites, sites)) + tau_sq / P.sigma_sq * np.eye(n)
+        exact = 2.0 * np.log(np.diag(np.linalg.cholesky(M))).sum()
+        found = []
+        for m in neighbours:
+            near = Neighbours.of(sites, m)
+            law = (sites[near.order], ones, ones, near.earlier, P.phi, tau_sq / P.sigma_sq, 1)
+            found.append(0.5 * (np.log(conditional_weights(*law)[1]).sum() - exact))
+        out.append(found)
+    return np.array(out)
+
+
+def test_the_log_density_nears_the_exact_one_from_below_with_m():
+    found = divergences(1000, range(2), (5, 15, 30, 60))
+    assert np.all(np.diff(found, axis=1) < 0)
+    assert np.all((found[:, 1] < 2.0) & (found[:, 3] < 0.1) & (found[:, 3] > 0.0))
+    assert np.abs(divergences(90, [0], (89,))) < 1e-8
 
 
 def test_the_posterior_is_within_a_tenth_of_its_sd_and_nears_the_exact_one_with_m():
