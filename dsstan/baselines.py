@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.linalg import qr
 from scipy.spatial.distance import cdist
 from scipy.stats import truncnorm
 
@@ -411,6 +412,10 @@ def _effect(free: Fit, m: Protected) -> Floats:
         # Row i has a nugget of t2 / count[i]: what it lacks of t2 is in its own variance.
         r, name = t2 / s2, free.cov_model
         own, near = 1.0 + r * (1.0 / count - 1.0), Neighbours.of(m.sites, Vecchia().neighbours)
+        # A level that no row has left would make X singular: any basis of its columns does.
+        Q, R, _ = qr(X, mode="economic", pivoting=True)
+        size = np.abs(np.diag(R))
+        X = Q[:, size > 1e-10 * size.max()]
         source = VecchiaStatistics.plain(X, y, m.sites, near, name, own)
         rest = y - X @ source.coefficients(s2, t2, phi)[0]
         law: dict[str, Any] = {"phi": phi, "r": r, "code": correlation_code(name), "own": own}

@@ -29,7 +29,7 @@ _PAIRS = 10_000_000
 """Pairs of records that are held at a time."""
 
 _LEANS = 0.98
-_STEP = 0.02  # of a second difference of the log density, on a log scale
+_STEP, _LEAST_STEP = 0.02, 1e-3  # of a second difference of the log density, on a log scale
 PARAMETERS = ("sigma_sq", "tau_sq", "phi")
 
 
@@ -117,8 +117,9 @@ def maximum_likelihood(
         If the maximum lies at the end of a range.
     """
     near = near_for(sites)
-    found, surface = _maximise(X, y, sites, phi_bounds, r_bounds, cov_model, near)
-    if _leans(surface, found):
+    found, _ = _maximise(X, y, sites, phi_bounds, r_bounds, cov_model, near)
+    ranges = (phi_bounds or decay_bounds(largest_distance(sites), cov_model), r_bounds)
+    if _leans(found, ranges):
         warnings.warn(
             "the likelihood is largest at an end of the range of phi or tau_sq / sigma_sq: "
             "these data don't tell the covariance parameters apart",
@@ -213,25 +214,34 @@ def _profile(surface: Surface, phi: float, r: float) -> tuple[float, Floats, Flo
     return sigma_sq, surface.rotation.b - inverse @ u, np.asarray(cov)
 
 
-def _leans(surface: Surface, found: MaximumLikelihood) -> bool:
-    """Whether the maximum lies at an end of either range."""
-    for value, (low, high) in (
-        (found.phi, surface.phi_bounds),
-        (found.tau_sq / found.sigma_sq, surface.r_bounds),
-    ):
+Ranges = tuple[tuple[float, float], tuple[float, float]]
+
+
+def _leans(found: MaximumLikelihood, ranges: Ranges) -> bool:
+    """Whether the maximum lies at an end of either range that was searched, of phi or of r."""
+    for value, (low, high) in zip((found.phi, found.tau_sq / found.sigma_sq), ranges, strict=True):
         if abs(2.0 * np.log(value / low) / np.log(high / low) - 1.0) > _LEANS:
             return True
     return False
 
 
-def _log_variances(surface: Surface, found: MaximumLikelihood) -> Floats:
-    """Inverse information of the logs of PARAMETERS, its diagonal; inf where there is none."""
-    if _leans(surface, found):
+def _log_variances(
+    surface: Surface, found: MaximumLikelihood, ranges: Ranges | None = None
+) -> Floats:
+    """Inverse information of the logs of PARAMETERS, its diagonal; inf where there is none.
+
+    The surface may cover less than the ranges that were searched, by default its own.
+    """
+    ends = np.array([surface.phi_bounds, surface.r_bounds])
+    at = np.array([found.phi, found.tau_sq / found.sigma_sq])
+    # Two steps on either side, within the surface.
+    step = min(_STEP, 0.45 * float(np.abs(np.log(ends / at[:, None])).min()))
+    if _leans(found, ranges or (surface.phi_bounds, surface.r_bounds)) or step < _LEAST_STEP:
         return np.full(3, np.inf)
     centre = np.log([found.sigma_sq, found.tau_sq, found.phi])
 
     def height(shift: Floats) -> float:
-        sigma_sq, tau_sq, phi = (float(v) for v in np.exp(centre + _STEP * shift))
+        sigma_sq, tau_sq, phi = (float(v) for v in np.exp(centre + step * shift))
         beta = _profile(surface, phi, tau_sq / sigma_sq)[1]
         return surface.log_density(beta, sigma_sq, tau_sq, phi)
 
@@ -244,7 +254,7 @@ def _log_variances(surface: Surface, found: MaximumLikelihood) -> Floats:
                 + height(e[j] - e[i])
                 - height(e[i] + e[j])
                 - height(-e[i] - e[j])
-            ) / (4.0 * _STEP**2)
+            ) / (4.0 * step**2)
     if np.linalg.eigvalsh(information)[0] <= 0:
         return np.full(3, np.inf)
     return np.asarray(np.diag(np.linalg.inv(information)))

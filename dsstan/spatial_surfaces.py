@@ -34,7 +34,7 @@ def compare_surfaces(
     The surface is x_bar' beta + sigma_sq R(phi) V^-1 (y - X beta) on a grid, R between the
     grid and the records by the fit's correlation function: the expected response without
     noise, on the modelled scale, at the mean covariates. Of more than 2000 records the
-    coefficients and the covariance are Vecchia's and a place is predicted from the 60 records
+    coefficients and the covariance are Vecchia's and a place is predicted from the 60 sites
     around it.
 
     Parameters

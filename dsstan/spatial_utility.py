@@ -22,6 +22,7 @@ from dsstan.latent import require_one_column
 from dsstan.pooling import SMOOTHING_BIAS, PooledAnalysis, pool
 from dsstan.spatial_estimators import (
     PARAMETERS,
+    R_BOUNDS,
     MaximumLikelihood,
     _log_variances,
     _maximise,
@@ -378,7 +379,7 @@ def recover_parameters(
             "the combining rule needs at least two copies: from one, the variance between "
             "copies can't be told"
         )
-    rows = []
+    rows, ranges = [], (decay_bounds(data.d_max, data.cov_model), R_BOUNDS)
     for source, responses in data.responses.items():
         found, variances = [], []
         for y in responses:
@@ -386,7 +387,7 @@ def recover_parameters(
                 data.X, y, data.sites, cov_model=data.cov_model, near=data.near
             )
             found.append(np.log([best.sigma_sq, best.tau_sq, best.phi]))
-            variances.append(_log_variances(surface, best))
+            variances.append(_log_variances(surface, best, ranges))
         q, u = np.stack(found), np.stack(variances)
         blind = int(np.sum(~np.isfinite(u).all(axis=1)))
         centre = q.mean(axis=0)

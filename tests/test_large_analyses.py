@@ -96,6 +96,37 @@ def test_a_place_is_predicted_from_the_records_around_it(data):
     assert np.sqrt(np.mean((some - wanted) ** 2)) < 0.02 * np.std(wanted)
 
 
+def test_many_records_at_a_site_do_not_hide_the_others():
+    rng = np.random.default_rng(5)
+    sites = np.repeat(rng.uniform(size=(40, 2)), 70, axis=0)
+    own, r, phi = np.where(rng.uniform(size=len(sites)) < 0.5, 1.0, 0.7), 1.0, 2.0
+    R = np.exp(-phi * cdist(sites, sites))
+    V = R + np.diag(own - 1.0 + r)
+    values, places = np.linalg.cholesky(V) @ rng.normal(size=len(sites)), rng.uniform(size=(30, 2))
+    wanted = np.exp(-phi * cdist(places, sites)) @ np.linalg.solve(V, values)
+    found = krige(places, sites, values, phi=phi, r=r, code=1, own=own)
+    np.testing.assert_allclose(found, wanted, atol=1e-8)
+
+
+def test_the_information_stays_within_a_narrow_surface(data):
+    X, y, sites = data
+    near = Neighbours.of(sites, 15)
+    best = estimators._maximise(X, y, sites, near=near)[0]
+    r = best.tau_sq / best.sigma_sq
+    for low in (1.02, 1.035):
+        ranges = (best.phi / low, 60.0), (1e-4, 1e4)
+        again, surface = estimators._maximise(X, y, sites, *ranges, near=near)
+        assert again.phi == pytest.approx(best.phi, rel=1e-3)
+        assert again.tau_sq / again.sigma_sq == pytest.approx(r, rel=1e-2)
+        found = estimators._log_variances(surface, again, ranges)
+        assert np.isfinite(found).all() or np.isinf(found).all()
+
+
+def test_no_place_has_an_empty_order():
+    found = Neighbours.of(np.empty((0, 2)), 15)
+    assert (found.order.shape, found.earlier.shape) == ((0,), (0, 15))
+
+
 @pytest.mark.parametrize("k", [1, 4, 7])
 @pytest.mark.parametrize("ties", [False, True])
 def test_nearest_weights_are_the_spatial_weights(data, k, ties):

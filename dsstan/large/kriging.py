@@ -38,7 +38,7 @@ def krige(
     phi, r, code
         Decay, nugget ratio and code of the correlation function.
     around
-        Number of sites that each place is given.
+        Number of distinct sites that each place is given.
     own
         Variance of each site's value without the nugget, 1 where it is not given, shape (n,).
 
@@ -47,6 +47,8 @@ def krige(
     ndarray
         Shape (q,).
     """
+    if r > 0.0:
+        sites, values, own = _by_site(sites, values, r if own is None else own - 1.0 + r, r)
     m = min(around, len(sites))
     near = cKDTree(sites).query(places, k=np.arange(1, m + 1), workers=-1)[1]
     # Places come after all sites; only their own weights are asked for.
@@ -61,3 +63,14 @@ def krige(
     with PARALLEL:
         weights, _ = conditional_weights(both, ones, variances, earlier, phi, r, code)
     return np.asarray((weights[used.size :] * values[near]).sum(axis=1))
+
+
+def _by_site(
+    sites: Floats, values: Floats, noise: Floats | float, r: float
+) -> tuple[Floats, Floats, Floats]:
+    """Distinct sites, the mean of each by precision, and its own variance beside a nugget of r."""
+    distinct, number = np.unique(sites, axis=0, return_inverse=True)
+    precision = np.broadcast_to(1.0 / np.asarray(noise), values.shape)
+    total = np.bincount(number.ravel(), weights=precision)
+    mean = np.bincount(number.ravel(), weights=precision * values) / total
+    return distinct, mean, 1.0 + 1.0 / total - r

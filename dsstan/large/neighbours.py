@@ -55,6 +55,9 @@ class Neighbours:
     @classmethod
     def of(cls, places: Floats, neighbours: int, ordering: str = "maxmin") -> Neighbours:
         """Order places, shape (n, 2), and find the neighbours of each."""
+        if len(places) == 0:
+            empty = np.empty((0, neighbours), dtype=np.int32)
+            return cls(np.empty(0, dtype=np.int64), empty)
         order = order_places(places, ordering)
         return cls(order, earlier_neighbours(places[order], neighbours))
 
