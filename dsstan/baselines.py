@@ -26,19 +26,18 @@ from scipy.spatial.distance import cdist
 from scipy.stats import truncnorm
 
 from dsstan.attacker import attack, planned_release
-from dsstan.correlation import correlation, correlation_code
+from dsstan.correlation import correlation
 from dsstan.disclosure import RELATIVE, sides, within
 from dsstan.errors import InputError
 from dsstan.fit import Fit, fit
 from dsstan.formula import ParsedFormula, build_design, parse
 from dsstan.identification import grid_cells, merged, tolerances
-from dsstan.large.approximations import EXACT_LIMIT, Vecchia
-from dsstan.large.neighbours import Neighbours
 from dsstan.latent import LatentModel, grid, parameters_at, require_complete, spread_draws
 from dsstan.leave_one_out import leave_one_out_precision, projection
 from dsstan.overlap import interval_overlap
 from dsstan.problem import Problem, prepare
 from dsstan.seeds import root_seed
+from dsstan.spatial_estimators import near_for
 from dsstan.synthesis import Synthesis, synthesise
 from dsstan.utility import LEVEL, least_squares, least_squares_of_copies
 from dsstan.weights import isolation_distance
@@ -405,21 +404,18 @@ def _effect(free: Fit, m: Protected) -> Floats:
     s2, t2, phi = (float(np.median(free.draws[k])) for k in ("sigma_sq", "tau_sq", "phi"))
     X = _means(problem.X[m.present], m.rows)
     y = _means(problem.transform.forward(m.values).mean(axis=0), m.rows)
-    if len(m.sites) > EXACT_LIMIT:
-        from dsstan.large.kriging import krige
-        from dsstan.large.vecchia import VecchiaStatistics
+    near = near_for(m.sites)
+    if near is not None:
+        from dsstan.large.kriging import universal_kriging
 
         # Row i has a nugget of t2 / count[i]: what it lacks of t2 is in its own variance.
-        r, name = t2 / s2, free.cov_model
-        own, near = 1.0 + r * (1.0 / count - 1.0), Neighbours.of(m.sites, Vecchia().neighbours)
+        own = 1.0 + t2 / s2 * (1.0 / count - 1.0)
         # A level that no row has left would make X singular: any basis of its columns does.
         Q, R, _ = qr(X, mode="economic", pivoting=True)
         size = np.abs(np.diag(R))
         X = Q[:, size > 1e-10 * size.max()]
-        source = VecchiaStatistics.plain(X, y, m.sites, near, name, own)
-        rest = y - X @ source.coefficients(s2, t2, phi)[0]
-        law: dict[str, Any] = {"phi": phi, "r": r, "code": correlation_code(name), "own": own}
-        return krige(grid(free, cells=30), m.sites, rest, **law)
+        law = ((s2, t2, phi), free.cov_model, own)
+        return universal_kriging(grid(free, cells=30), X, y, m.sites, near, *law)[1]
     V = s2 * correlation(cdist(m.sites, m.sites), phi, free.cov_model) + np.diag(t2 / count)
     solved = np.linalg.solve(V, np.column_stack([X, y]))
     b = np.linalg.lstsq(X.T @ solved[:, :-1], X.T @ solved[:, -1], rcond=None)[0]

@@ -19,7 +19,7 @@ from dsstan.correlation import decay_bounds
 from dsstan.errors import DsstanWarning, InputError
 from dsstan.large.approximations import EXACT_LIMIT, Vecchia
 from dsstan.large.neighbours import Neighbours
-from dsstan.surface import Surface, build_surface
+from dsstan.surface import Surface, best_at, build_surface, coefficients_at
 from dsstan.utility import ols
 
 Floats = NDArray[np.float64]
@@ -203,15 +203,9 @@ def _varies(residual: Floats, y: Floats) -> bool:
 
 def _profile(surface: Surface, phi: float, r: float) -> tuple[float, Floats, Floats]:
     """Best sigma_sq and beta at (phi, r), and the covariance of beta there."""
-    p = surface.rotation.b.size
-    full = np.zeros((p + 1, p + 1))
-    full[np.tril_indices(p + 1)] = surface.at(phi, r)[1:]
-    full = (full + np.tril(full, -1).T) / (1.0 + r)
-    u = -np.linalg.solve(full[:-1, :-1], full[:-1, -1])
-    sigma_sq = float(full[-1, -1] + u @ full[:-1, -1]) / surface.n
-    inverse = np.linalg.inv(surface.rotation.T)
-    cov = sigma_sq * inverse @ np.linalg.inv(full[:-1, :-1]) @ inverse.T
-    return sigma_sq, surface.rotation.b - inverse @ u, np.asarray(cov)
+    s = surface.at(phi, r)
+    _, sigma_sq = best_at(s, surface.n, r)
+    return sigma_sq, *coefficients_at(surface.rotation, s, sigma_sq, r)
 
 
 Ranges = tuple[tuple[float, float], tuple[float, float]]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
-from dsstan.correlation import correlation, correlation_code
+from dsstan.correlation import correlation
 from dsstan.fit import Fit
 from dsstan.latent import grid
 from dsstan.spatial_estimators import _maximise, gls, near_for
-from dsstan.spatial_utility import SpatialComparison, _covariance, _Data, _data, near_gls
+from dsstan.spatial_utility import SpatialComparison, _covariance, _Data, _data, check_variances
 from dsstan.synthesis import Synthesis
 
 __all__ = ["compare_surfaces", "predicted_surface", "surface_correlation"]
@@ -85,13 +83,11 @@ def _predicted(
 ) -> Floats:
     """The surface of :func:`compare_surfaces` from one response."""
     if data.near is not None:
-        from dsstan.large.kriging import krige
+        from dsstan.large.kriging import universal_kriging
 
-        sigma_sq, tau_sq, phi = covariance
-        beta, _ = near_gls(data.X, y, data.sites, data.near, covariance, data.cov_model)
-        law: dict[str, Any] = {"phi": phi, "r": tau_sq / sigma_sq}
-        law["code"] = correlation_code(data.cov_model)
-        effect = krige(places, data.sites, y - data.X @ beta, **law)
+        check_variances(covariance)
+        law = (data.near, covariance, data.cov_model)
+        beta, effect = universal_kriging(places, data.X, y, data.sites, *law)
         return np.asarray(data.X.mean(axis=0) @ beta + effect)
     V = _covariance(data.sites, covariance, data.cov_model)
     beta, _ = gls(data.X, y, V)

@@ -215,10 +215,15 @@ def near_gls(
     """:func:`gls` by Vecchia's approximation: coefficients (P,), covariance (P, P)."""
     from dsstan.large.vecchia import VecchiaStatistics
 
+    check_variances(covariance)
+    return VecchiaStatistics.plain(X, y, sites, near, cov_model).coefficients(*covariance)
+
+
+def check_variances(covariance: tuple[float, float, float]) -> None:
+    """Parameters by which many records can be analysed."""
     _check_covariance(covariance)
     if min(covariance) == 0.0:
         raise InputError(f"of more than {EXACT_LIMIT} records, covariance needs variances above 0")
-    return VecchiaStatistics.plain(X, y, sites, near, cov_model).coefficients(*covariance)
 
 
 def _check_covariance(covariance: tuple[float, float, float]) -> None:

@@ -507,6 +507,33 @@ def best_at(s: Floats, n: int, r: float) -> tuple[Floats, float]:
     return u, float(full[-1, -1] + u @ full[:-1, -1]) / (n * (1.0 + r))
 
 
+def coefficients_at(
+    rotation: Rotation, s: Floats, sigma_sq: float, r: float
+) -> tuple[Floats, Floats]:
+    """Generalised least squares of the coefficients given the variances.
+
+    Parameters
+    ----------
+    rotation
+        The data that the statistics are of.
+    s, r
+        As :func:`best_at` takes them.
+    sigma_sq
+        Partial sill.
+
+    Returns
+    -------
+    tuple
+        The estimate, shape (P,), and its covariance (X'V^-1 X)^-1, shape (P, P).
+    """
+    full = matrix_of(s)
+    inverse = np.linalg.inv(rotation.T)
+    # The statistics are (1 + r) Z'C^-1 Z and V = sigma_sq C.
+    cov = inverse @ np.linalg.inv(full[:-1, :-1]) @ inverse.T * (1.0 + r) * sigma_sq
+    beta = rotation.b + inverse @ np.linalg.solve(full[:-1, :-1], full[:-1, -1])
+    return np.asarray(beta), np.asarray(cov)
+
+
 def error_at(surface: Interpolant, exact: Floats, phi: float, r: float) -> float:
     """Error of the log density at one point, at its best beta and sigma_sq."""
     u, sigma_sq = best_at(exact, surface.n, r)

@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from dsstan.large._kernels import PARALLEL, conditional_weights
+from dsstan.large.neighbours import Neighbours
+from dsstan.large.vecchia import VecchiaStatistics
 
-__all__ = ["AROUND", "krige"]
+__all__ = ["AROUND", "krige", "universal_kriging"]
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +65,39 @@ def krige(
     with PARALLEL:
         weights, _ = conditional_weights(both, ones, variances, earlier, phi, r, code)
     return np.asarray((weights[used.size :] * values[near]).sum(axis=1))
+
+
+def universal_kriging(
+    places: Floats,
+    X: Floats,
+    y: Floats,
+    sites: Floats,
+    near: Neighbours,
+    covariance: tuple[float, float, float],
+    cov_model: str = "exponential",
+    own: Floats | None = None,
+) -> tuple[Floats, Floats]:
+    """Coefficients by Vecchia's approximation, and what their residuals say at places.
+
+    Parameters
+    ----------
+    places
+        Shape (q, 2).
+    X, y, sites, near, cov_model, own
+        See :meth:`dsstan.large.vecchia.VecchiaStatistics.plain`.
+    covariance
+        sigma_sq, tau_sq and phi, the first above 0.
+
+    Returns
+    -------
+    tuple
+        beta, shape (P,), and the conditional mean of the spatial effect, shape (q,).
+    """
+    sigma_sq, tau_sq, phi = covariance
+    source = VecchiaStatistics.plain(X, y, sites, near, cov_model, own)
+    beta, _ = source.coefficients(sigma_sq, tau_sq, phi)
+    r = tau_sq / sigma_sq
+    return beta, krige(places, sites, y - X @ beta, phi=phi, r=r, code=source.code, own=own)
 
 
 def _by_site(

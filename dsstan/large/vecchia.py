@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dsstan.correlation import correlation_code
 from dsstan.errors import SurfaceError
 from dsstan.large.neighbours import Neighbours, neighbours_of
-from dsstan.surface import Rotation, matrix_of, rotate
+from dsstan.surface import Rotation, coefficients_at, rotate
 
 if TYPE_CHECKING:
     from dsstan.problem import Problem
@@ -138,21 +138,10 @@ class VecchiaStatistics:
         )
 
     def coefficients(self, sigma_sq: float, tau_sq: float, phi: float) -> tuple[Floats, Floats]:
-        """Generalised least squares of the coefficients given the variances.
-
-        Returns
-        -------
-        tuple
-            The estimate, shape (P,), and its covariance (X'V^-1 X)^-1, shape (P, P).
-        """
+        """See :func:`dsstan.surface.coefficients_at`."""
         r = tau_sq / sigma_sq
-        full = matrix_of(self.sums(np.array([phi]), np.array([r]))[0, 0])
-        k = self.rotation.b.size
-        inverse = np.linalg.inv(self.rotation.T)
-        # The statistics are (1 + r) Z'C^-1 Z and V = sigma_sq C.
-        cov = inverse @ np.linalg.inv(full[:k, :k]) @ inverse.T * (1.0 + r) * sigma_sq
-        beta = self.rotation.b + inverse @ np.linalg.solve(full[:k, :k], full[:k, k])
-        return np.asarray(beta), np.asarray(cov)
+        found = self.sums(np.array([phi]), np.array([r]))[0, 0]
+        return coefficients_at(self.rotation, found, sigma_sq, r)
 
     def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
         """Statistics at every node.
