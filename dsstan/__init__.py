@@ -7,19 +7,20 @@ posterior-predictive copies, and measures what an intruder could still learn and
 an analyst could still estimate. After Quick, Holan and Wikle (2018).
 """
 
+from dsstan._moved import install
 from dsstan._version import __version__
-from dsstan.assessment import assess
-from dsstan.datasets import load_baltimore, load_san_francisco, load_simulated
-from dsstan.disclosure import disclosure
-from dsstan.fit import Fit, fit
-from dsstan.frontier import compare
-from dsstan.latent import surface_on_grid
-from dsstan.priors import Priors
-from dsstan.problem import Problem, prepare
-from dsstan.protect import protect
-from dsstan.synthesis import Synthesis, synthesise
-from dsstan.utility import combine, utility
-from dsstan.weights import Weights, flag_isolated, own_weights
+from dsstan.analysis.utility import combine, utility
+from dsstan.comparison.frontier import compare
+from dsstan.copies.protect import protect
+from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.covariance.latent import surface_on_grid
+from dsstan.models.fit import Fit, fit
+from dsstan.models.priors import Priors
+from dsstan.models.weights import Weights, flag_isolated, own_weights
+from dsstan.risk.assessment import assess
+from dsstan.risk.disclosure import disclosure
+from dsstan.table.datasets import load_baltimore, load_san_francisco, load_simulated
+from dsstan.table.problem import Problem, prepare
 
 __all__ = [
     "Fit",
@@ -44,3 +45,5 @@ __all__ = [
     "synthesise",
     "utility",
 ]
+
+install()

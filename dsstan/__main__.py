@@ -1,6 +1,6 @@
 """``python -m dsstan``."""
 
-from dsstan.cli import main
+from dsstan.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -17,10 +17,10 @@ import pandas as pd
 import plotnine as p9
 
 import dsstan as ds
-from dsstan.attacker import attack
-from dsstan.latent import spread_draws
-from dsstan.plots import plot_copies, plot_surface
-from dsstan.weights import neighbour_distances
+from dsstan.covariance.latent import spread_draws
+from dsstan.models.weights import neighbour_distances
+from dsstan.release.pictures.plots import plot_copies, plot_surface
+from dsstan.risk.attacker import attack
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 60 if QUICK else 500

@@ -18,15 +18,15 @@ import pandas as pd
 import plotnine as p9
 
 import dsstan as ds
-from dsstan.latent import spread_draws
-from dsstan.plots import plot_surfaces
-from dsstan.weights import (
+from dsstan.covariance.latent import spread_draws
+from dsstan.models.weights import (
     alpha_from_gamma,
     gamma_from_alpha,
     isolation_distance,
     neighbour_distances,
     smoothing,
 )
+from dsstan.release.pictures.plots import plot_surfaces
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 40 if QUICK else 150

@@ -20,9 +20,9 @@ import pandas as pd
 from plotnine import element_text, labs, theme
 
 import dsstan as ds
-from dsstan.datasets import load_simulated_truth
-from dsstan.plots import plot_copies, plot_intervals, plot_surfaces
-from dsstan.weights import isolation_distance
+from dsstan.models.weights import isolation_distance
+from dsstan.release.pictures.plots import plot_copies, plot_intervals, plot_surfaces
+from dsstan.table.datasets import load_simulated_truth
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 60 if QUICK else 500  # the paper draws 500

@@ -15,8 +15,8 @@ from plotnine import element_text, labs, theme
 from scipy import stats
 
 import dsstan as ds
-from dsstan.plots import plot_copies, plot_risk, plot_surfaces
-from dsstan.weights import neighbour_distances
+from dsstan.models.weights import neighbour_distances
+from dsstan.release.pictures.plots import plot_copies, plot_risk, plot_surfaces
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 60 if QUICK else 500

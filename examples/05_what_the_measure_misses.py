@@ -19,9 +19,9 @@ import pandas as pd
 import plotnine as p9
 
 import dsstan as ds
-from dsstan.attacker import attack
-from dsstan.continuous import continuous_effect, continuous_weights
-from dsstan.plots import plot_release_size
+from dsstan.models.continuous_weights import continuous_effect, continuous_weights
+from dsstan.release.pictures.plots import plot_release_size
+from dsstan.risk.attacker import attack
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 20 if QUICK else 100
@@ -336,7 +336,7 @@ for name, fit in (("none", free), ("continuous", smooth)):
 # 1. Give `floor=0.1` to `assess`. How many copies may be published under each protection?
 # 2. `ds.compare(problem, start=free, distances=(0.005, 0.01, 0.015), protections=("cut",))`
 #    judges rules. How many homes does each flag, and which settings does no other beat?
-# 3. Let `solve_targets(free, 0.05, 20)` of `dsstan.targets` find the smoothing that leaves
+# 3. Let `solve_targets(free, 0.05, 20)` of `dsstan.risk.targets` find the smoothing that leaves
 #    every home 0.05 with 20 copies. How many homes does it smooth, and how far? Then ask for
 #    10 copies, and say what the warning means.
 # 4. Fit `gamma=1000` under `paper`, ask `attack(fit, copies=100)` for the sds of the seven,

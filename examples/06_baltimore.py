@@ -19,9 +19,9 @@ import pandas as pd
 from plotnine import aes, geom_histogram, geom_vline, ggplot, labs, theme, theme_bw
 
 import dsstan as ds
-from dsstan.plots import plot_intervals, plot_surface
-from dsstan.reading import read_release, read_table
-from dsstan.weights import neighbour_distances
+from dsstan.models.weights import neighbour_distances
+from dsstan.release.pictures.plots import plot_intervals, plot_surface
+from dsstan.release.reading import read_release, read_table
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 10 if QUICK else 20

@@ -32,10 +32,10 @@ from plotnine import (
 from scipy import stats
 
 import dsstan as ds
+from dsstan.core.workspace import private_folder
 from dsstan.engines import CmdStanEngine, EmbeddedEngine, SamplerSettings
 from dsstan.engines.base import jsonable
-from dsstan.programs import Program
-from dsstan.workspace import private_folder
+from dsstan.engines.programs import Program
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 WARMUP, SAMPLES = (500, 800) if QUICK else (1000, 1000)

@@ -22,8 +22,8 @@ import pandas as pd
 from plotnine import aes, facet_wrap, geom_hline, geom_point, ggplot, labs, scale_x_log10
 
 import dsstan as ds
-from dsstan.attacker import attack
-from dsstan.models.adaptive import fit_adaptive
+from dsstan.models.adaptive.fit import fit_adaptive
+from dsstan.risk.attacker import attack
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer records and draws, for the tests
 COPIES = 20

@@ -15,8 +15,8 @@ import pandas as pd
 from plotnine import aes, facet_wrap, geom_histogram, geom_vline, ggplot, labs, theme, theme_bw
 
 import dsstan as ds
-from dsstan.models.bracket_cost import bracket_cost
-from dsstan.models.bracketed import fit_bracketed
+from dsstan.models.brackets.fit import fit_bracketed
+from dsstan.risk.bracket_cost import bracket_cost
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 40 if QUICK else 200

@@ -14,9 +14,9 @@ import pandas as pd
 from plotnine import aes, facet_wrap, geom_point, ggplot, labs, scale_x_sqrt, scale_y_log10, theme
 
 import dsstan as ds
-from dsstan.chain import joint_disclosure
-from dsstan.models.counts import fit_counts
-from dsstan.utility import ols
+from dsstan.analysis.utility import ols
+from dsstan.copies.chain import joint_disclosure
+from dsstan.models.counts.fit import fit_counts
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 20 if QUICK else 100

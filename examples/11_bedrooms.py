@@ -25,9 +25,9 @@ from plotnine import (
 )
 
 import dsstan as ds
-from dsstan.models.group_surface import surface_by_group
-from dsstan.models.multivariate import fit_multivariate
-from dsstan.weights import neighbour_distances
+from dsstan.models.groups.effect_map import surface_by_group
+from dsstan.models.groups.fit import fit_multivariate
+from dsstan.models.weights import neighbour_distances
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 SAMPLER = {"warmup": 200, "samples": 600} if QUICK else {"warmup": 1000, "samples": 1000}

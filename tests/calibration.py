@@ -28,10 +28,10 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 import dsstan as ds
+from dsstan.analysis.utility import ols as ols_fit
+from dsstan.covariance.latent import latent_draws, spread_draws
 from dsstan.engines import get_engine
-from dsstan.fit import Fit
-from dsstan.latent import latent_draws, spread_draws
-from dsstan.utility import ols as ols_fit
+from dsstan.models.fit import Fit
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -607,8 +607,8 @@ Its limits leave {COUNT_ALPHA:g} of false alarms to the table.
 
 Priors: coefficients normal with sd {PRIORS.beta_scale}; sigma half-normal({PRIORS.sigma});
 tau half-normal({PRIORS.tau}); phi uniform on {PRIORS.phi_bounds}, or held at {HELD_PHI} in
-restricted models. The same checks run shorter in `tests/test_calibration.py`, which also shows
-that wrong posteriors are rejected.
+restricted models. The same checks run shorter in `tests/models/test_calibration.py`, which also
+shows that wrong posteriors are rejected.
 
 {chr(10).join(sections)}"""
 

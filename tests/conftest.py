@@ -17,8 +17,8 @@ import pytest
 from filelock import FileLock
 
 import dsstan as ds
-from dsstan.fit import Fit
-from dsstan.problem import Problem
+from dsstan.models.fit import Fit
+from dsstan.table.problem import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRE_ALL = os.environ.get("DSSTAN_REQUIRE_ALL") == "1"

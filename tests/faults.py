@@ -3,7 +3,7 @@
 Each fault is done to the command line in a process of its own: a small file system is filled,
 processes are killed, limits are set. Whatever happens there must be a whole release or none, an
 error that says what to do, and nothing left but what ``dsstan doctor --clean`` takes away. The
-command writes ``docs/trust-table.md``; ``tests/test_faults.py`` runs the same faults.
+command writes ``docs/trust-table.md``; ``tests/cli/test_faults.py`` runs the same faults.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from conftest import small_table
-from dsstan.errors import ReleaseError
-from dsstan.reading import read_release
+from dsstan.core.errors import ReleaseError
+from dsstan.release.reading import read_release
 
 WAIT = 120.0
 """Seconds for a process to reach a point, on a busy machine."""

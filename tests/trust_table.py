@@ -21,11 +21,11 @@ from test_formula import REFUSED
 from test_fuzz import CASES
 from test_reading import BAD_JOBS, JOB
 
-from dsstan.cli import synthesise
-from dsstan.errors import DsstanError
-from dsstan.formula import parse
-from dsstan.job import read_job
-from dsstan.problem import prepare
+from dsstan.cli.app import synthesise
+from dsstan.cli.job import read_job
+from dsstan.core.errors import DsstanError
+from dsstan.table.formula import parse
+from dsstan.table.problem import prepare
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "trust-table.md"
@@ -121,13 +121,13 @@ def write_table(folder: Path) -> None:
             f"A whole release with N = {memory['records']} records and {memory['copies']} copies, "
             f"both fits, disclosure and writing included: peak {memory['peak_mib']:.0f} MiB of the "
             "larger of the two processes (embedded engine). `DSSTAN_SLOW=1 pytest "
-            "tests/test_memory.py` measures it again and holds it to 20%.",
+            "tests/project/test_memory.py` measures it again and holds it to 20%.",
             "",
         ]
     lines += ["## Bad input", "", *bad_input(folder), "", "## Generated input", ""]
     lines += [
-        f"`tests/test_fuzz.py` generates {sum(CASES.values()):,} cases in each run of the suite "
-        f"and {10 * sum(CASES.values()):,} with `DSSTAN_FUZZ=nightly`: "
+        f"`tests/project/test_fuzz.py` generates {sum(CASES.values()):,} cases in each run of the "
+        f"suite and {10 * sum(CASES.values()):,} with `DSSTAN_FUZZ=nightly`: "
         + ", ".join(f"{name} {count}" for name, count in CASES.items())
         + ". Each must end in a dsstan error or a valid result.",
         "",

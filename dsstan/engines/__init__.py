@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dsstan.core.errors import EngineError, InputError
 from dsstan.engines.base import SAMPLER_COLUMNS, Draws, Engine, SamplerSettings
 from dsstan.engines.cmdstan import CmdStanEngine
 from dsstan.engines.embedded import EmbeddedEngine
-from dsstan.errors import EngineError, InputError
 
 __all__ = [
     "SAMPLER_COLUMNS",

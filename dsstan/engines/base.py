@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dsstan.errors import InputError
-from dsstan.programs import Program
+from dsstan.core.errors import InputError
+from dsstan.engines.programs import Program
 
 Floats = NDArray[np.float64]
 StanData = Mapping[str, Any]

@@ -24,6 +24,9 @@ import numpy as np
 import platformdirs
 from filelock import FileLock
 
+from dsstan.core.errors import EngineError
+from dsstan.core.progress import is_watched
+from dsstan.core.workspace import end_processes, private_folder, work_parent
 from dsstan.engines.base import (
     SAMPLER_COLUMNS,
     Advance,
@@ -34,10 +37,7 @@ from dsstan.engines.base import (
     check_seed,
     jsonable,
 )
-from dsstan.errors import EngineError
-from dsstan.programs import Program
-from dsstan.progress import is_watched
-from dsstan.workspace import end_processes, private_folder, work_parent
+from dsstan.engines.programs import Program
 
 if TYPE_CHECKING:
     import cmdstanpy

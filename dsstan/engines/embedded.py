@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from dsstan.core.errors import EngineError
 from dsstan.engines.base import (
     Advance,
     Draws,
@@ -30,8 +31,7 @@ from dsstan.engines.base import (
     check_seed,
     jsonable,
 )
-from dsstan.errors import EngineError
-from dsstan.programs import Program
+from dsstan.engines.programs import Program
 
 _WORKER = Path(__file__).with_name("embedded_worker.py")
 _ITERATION = re.compile(r"Chain \[(\d+)\] Iteration:\s+(\d+) / (\d+)")

@@ -1,5 +1,4 @@
-"""The models that section 6 of the paper leaves for later, each with its fit.
+"""Priors, weights, fits, their verdict, and the law of a copy.
 
-A fit of any of them is a :class:`dsstan.Fit` and goes the common way: ``synthesise``,
-``disclosure``, ``utility``, ``write``.
+No copy is drawn here and no risk computed.
 """

@@ -19,19 +19,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from dsstan.covariance.likelihood_surface import Surface, build_surface
 from dsstan.engines import SamplerSettings
 from dsstan.engines.base import jsonable
-from dsstan.models._count_priors import CountPriors
-from dsstan.models._count_runs import Task
-from dsstan.models._outcomes import OUTCOMES
-from dsstan.models._truncated import bracketed_data
-from dsstan.models.adaptive import AdaptiveRule
-from dsstan.models.brackets import find_brackets
-from dsstan.priors import Priors, ResolvedPriors
-from dsstan.problem import Problem, prepare
-from dsstan.stan_data import natural_data
-from dsstan.surface import Surface, build_surface
-from dsstan.weights import neighbour_distances, smoothing
+from dsstan.models.adaptive.fit import AdaptiveRule
+from dsstan.models.brackets.limits import find_brackets
+from dsstan.models.brackets.truncated import bracketed_data
+from dsstan.models.counts.outcomes import OUTCOMES
+from dsstan.models.counts.priors import CountPriors
+from dsstan.models.counts.runs import Task
+from dsstan.models.priors import Priors, ResolvedPriors
+from dsstan.models.stan_data import natural_data
+from dsstan.models.weights import neighbour_distances, smoothing
+from dsstan.table.problem import Problem, prepare
 
 Floats = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ import sys
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dsstan.correlation import decay_bounds
-from dsstan.models._adaptive_rules import AdaptiveRule
-from dsstan.models._adaptive_surface import Setting, build_adaptive_surface
+from dsstan.covariance.correlation import decay_bounds
+from dsstan.models.adaptive.rules import AdaptiveRule
+from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
 
 RULES = {"ratio": AdaptiveRule(), "alpha 0.2": AdaptiveRule("alpha", alpha=0.2)}
 NODES = ((32, 28), (32, 36), (48, 42))

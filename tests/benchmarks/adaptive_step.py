@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from quadrature import Model, Steps, posterior
 
 import dsstan as ds
-from dsstan.models.adaptive import AdaptiveRule
-from dsstan.weights import neighbour_distances
+from dsstan.models.adaptive.fit import AdaptiveRule
+from dsstan.models.weights import neighbour_distances
 
 Floats = NDArray[np.float64]
 WIDTHS = (0.5, 0.25, 0.1, 0.03, 0.0)

@@ -19,7 +19,7 @@ if __package__ in (None, ""):
 from cases_brackets import PHI, SIGMA_SQ, TAU_SQ, simulate
 
 import dsstan as ds
-from dsstan.models.bracketed import fit_bracketed
+from dsstan.models.brackets.fit import fit_bracketed
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 import dsstan as ds
-from dsstan.models.adaptive import AdaptiveFit, fit_adaptive
+from dsstan.models.adaptive.fit import AdaptiveFit, fit_adaptive
 
 
 def fit_case(n: int, seed: int = 1) -> AdaptiveFit:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
-from dsstan.fit import Fit
-from dsstan.models.bracketed import BracketedFit, fit_bracketed
+from dsstan.models.brackets.fit import BracketedFit, fit_bracketed
+from dsstan.models.fit import Fit
 
 Floats = NDArray[np.float64]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
 
-from dsstan.models._outcomes import OUTCOMES
-from dsstan.models.counts import CountFit, fit_counts
-from dsstan.problem import Problem, prepare
+from dsstan.models.counts.fit import CountFit, fit_counts
+from dsstan.models.counts.outcomes import OUTCOMES
+from dsstan.table.problem import Problem, prepare
 
 SETTINGS = {
     "age": ("poisson", np.log(45.0), 0.1),

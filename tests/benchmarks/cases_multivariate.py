@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
 
-from dsstan.fit import Fit
-from dsstan.models.multivariate import fit_multivariate
-from dsstan.problem import Problem, prepare
+from dsstan.models.fit import Fit
+from dsstan.models.groups.fit import fit_multivariate
+from dsstan.table.problem import Problem, prepare
 
 SHARES = (0.3, 0.5, 0.2)
 SIGMA, TAU, PHI = (1.0, 0.8, 1.2), (0.3, 0.4, 0.35), 6.0

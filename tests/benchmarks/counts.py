@@ -20,13 +20,13 @@ from cases_counts import PHI, SETTINGS, problem_case
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
-from dsstan.diagnose import ess
 from dsstan.engines import SamplerSettings
-from dsstan.models._count_priors import CountPriors
-from dsstan.models._count_runs import Task
-from dsstan.models._outcomes import OUTCOMES
-from dsstan.models._proposal import build_proposal
-from dsstan.models.counts import CountFit, fit_counts
+from dsstan.models.counts.fit import CountFit, fit_counts
+from dsstan.models.counts.outcomes import OUTCOMES
+from dsstan.models.counts.priors import CountPriors
+from dsstan.models.counts.proposal import build_proposal
+from dsstan.models.counts.runs import Task
+from dsstan.models.verdict import ess
 
 
 def tell(label: str, fit: CountFit, cpu: float) -> None:

@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from cases_multivariate import simulate
 
-from dsstan.diagnose import ess
 from dsstan.engines.base import jsonable
-from dsstan.priors import Priors
-from dsstan.programs import Program
+from dsstan.engines.programs import Program
+from dsstan.models.priors import Priors
+from dsstan.models.verdict import ess
 
 PLAIN = """
 data {

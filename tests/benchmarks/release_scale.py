@@ -34,8 +34,8 @@ def measure(n: int) -> dict[str, Any]:
     from scale_data import simulate
 
     import dsstan as ds
-    from dsstan.attacker import attack
-    from dsstan.weights import neighbour_distances
+    from dsstan.models.weights import neighbour_distances
+    from dsstan.risk.attacker import attack
 
     def simulated(count: int) -> pd.DataFrame:
         found = simulate(count)

@@ -21,11 +21,11 @@ import numpy as np
 import pandas as pd
 
 import dsstan as ds
-from dsstan.diagnose import ess
+from dsstan.covariance.likelihood_surface import build_surface
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.programs import Program
-from dsstan.stan_data import initial_values, natural_data
-from dsstan.surface import build_surface
+from dsstan.engines.programs import Program
+from dsstan.models.stan_data import initial_values, natural_data
+from dsstan.models.verdict import ess
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "benchmarks.md"
@@ -68,7 +68,7 @@ def measure(task: str, n: int, quick: bool) -> dict[str, Any]:
 
 
 def _tenth(problem: ds.Problem) -> float:
-    from dsstan.weights import neighbour_distances
+    from dsstan.models.weights import neighbour_distances
 
     return float(np.quantile(neighbour_distances(problem), 0.99))
 

@@ -77,7 +77,7 @@ def dsstan(data: Mapping[str, Any]) -> Result:
 def stan(data: Mapping[str, Any]) -> Result:
     """The plain Stan program, a Cholesky factor a gradient, on the embedded engine."""
     from dsstan.engines import SamplerSettings, get_engine
-    from dsstan.programs import Program
+    from dsstan.engines.programs import Program
 
     X, y, scale = data["X"], data["y"], float(data["scale"])
     n, p = X.shape

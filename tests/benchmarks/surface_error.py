@@ -12,8 +12,8 @@ import sys
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dsstan.correlation import CORRELATIONS, decay_bounds
-from dsstan.surface import build_surface
+from dsstan.covariance.correlation import CORRELATIONS, decay_bounds
+from dsstan.covariance.likelihood_surface import build_surface
 
 NODES = ((32, 56), (48, 84), (64, 112))
 

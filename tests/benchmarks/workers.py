@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 import dsstan as ds
-from dsstan.large.distributed import connect
-from dsstan.large.spread import spread
-from dsstan.large.vecchia import VecchiaStatistics
+from dsstan.core.distributed import connect
+from dsstan.covariance.vecchia.spread import spread
+from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
 NEIGHBOURS, NODES, RATIOS, REPEATS = 15, 24, 24, 3
 GOAL = 1.7

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from dsstan.correlation import correlation_code
-from dsstan.models._adaptive_rules import AdaptiveRule
-from dsstan.models._adaptive_surface import Setting
-from dsstan.surface import response_log_density, rotate
-from dsstan.weights import neighbour_distances
+from dsstan.covariance.correlation import correlation_code
+from dsstan.covariance.likelihood_surface import response_log_density, rotate
+from dsstan.models.adaptive.rules import AdaptiveRule
+from dsstan.models.adaptive.surface import Setting
+from dsstan.models.weights import neighbour_distances
 
 from .cases import Case, case
 from .density import _natural, _phi_range, log_density, prior_settings

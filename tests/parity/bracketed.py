@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.correlation import CORRELATIONS
-from dsstan.models._truncated import bracketed_data
-from dsstan.models.brackets import find_brackets
-from dsstan.weights import smoothing
+from dsstan.covariance.correlation import CORRELATIONS
+from dsstan.models.brackets.limits import find_brackets
+from dsstan.models.brackets.truncated import bracketed_data
+from dsstan.models.weights import smoothing
 
 from .cases import GAMMAS, case, inputs, stan_function
 from .density import log_density, prior_settings

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from dsstan._resources import stan_folder
-from dsstan.diagnose import Verdict
-from dsstan.fit import Fit
-from dsstan.latent import Parameters
-from dsstan.problem import Problem, prepare
-from dsstan.weights import Weights, smoothing
+from dsstan.core.resources import stan_folder
+from dsstan.covariance.latent import Parameters
+from dsstan.models.fit import Fit
+from dsstan.models.verdict import Verdict
+from dsstan.models.weights import Weights, smoothing
+from dsstan.table.problem import Problem, prepare
 
 from .golden import FOLDER
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from dsstan.correlation import correlation, correlation_distance
-from dsstan.latent import LatentModel
-from dsstan.surface import smoothed_correlation
-from dsstan.weights import smoothing
+from dsstan.covariance.correlation import correlation, correlation_distance
+from dsstan.covariance.latent import LatentModel
+from dsstan.covariance.likelihood_surface import smoothed_correlation
+from dsstan.models.weights import smoothing
 
 from .cases import GAMMAS, PROTECTIONS, Case, case, restricted_fit, stan_function
 from .density import response

@@ -11,14 +11,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from dsstan.correlation import CORRELATIONS, correlation
+from dsstan.covariance.correlation import CORRELATIONS, correlation
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.models._count_priors import CountPriors
-from dsstan.models._count_runs import Task
-from dsstan.models._outcomes import OUTCOMES
-from dsstan.problem import Problem, prepare
-from dsstan.programs import Program
-from dsstan.weights import smoothing
+from dsstan.engines.programs import Program
+from dsstan.models.counts.outcomes import OUTCOMES
+from dsstan.models.counts.priors import CountPriors
+from dsstan.models.counts.runs import Task
+from dsstan.models.weights import smoothing
+from dsstan.table.problem import Problem, prepare
 
 from .cases import inputs
 from .golden import Floats, Values

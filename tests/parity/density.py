@@ -13,11 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from dsstan.engines import EmbeddedEngine
-from dsstan.latent import Parameters
-from dsstan.priors import Priors, ResolvedPriors
-from dsstan.programs import Program
-from dsstan.surface import (
+from dsstan.covariance.latent import Parameters
+from dsstan.covariance.likelihood_surface import (
     DEFAULT_NODES,
     build_surface,
     node_statistics,
@@ -25,7 +22,10 @@ from dsstan.surface import (
     rotate,
     smoothed_correlation,
 )
-from dsstan.weights import smoothing
+from dsstan.engines import EmbeddedEngine
+from dsstan.engines.programs import Program
+from dsstan.models.priors import Priors, ResolvedPriors
+from dsstan.models.weights import smoothing
 
 from .cases import GAMMAS, PROTECTIONS, Case, case, inputs, stan_function
 from .golden import Floats, Values

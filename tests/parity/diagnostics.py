@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.diagnose import diagnose, ess, rhat
+from dsstan.models.verdict import diagnose, ess, rhat
 
 from .cases import case, fit_with, inputs
 from .golden import Floats, Values

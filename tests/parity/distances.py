@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.priors import Priors
-from dsstan.weights import neighbour_distances
+from dsstan.models.priors import Priors
+from dsstan.models.weights import neighbour_distances
 
 from .cases import Case, case, stan_function
 from .golden import Floats, Values

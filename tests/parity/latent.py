@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.fit import Fit
-from dsstan.latent import LatentModel, Parameters
-from dsstan.predictive import carried_effect
+from dsstan.covariance.latent import LatentModel, Parameters
+from dsstan.models.fit import Fit
+from dsstan.models.predictive import carried_effect
 
 from .cases import GAMMAS, PROTECTIONS, Case, case, restricted_fit
 from .golden import Floats, Values

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
-from dsstan.surface import Surface, build_surface
+from dsstan.covariance.likelihood_surface import Surface, build_surface
 
 from .cases import Case, case, case_of, inputs
 from .golden import Floats, Values

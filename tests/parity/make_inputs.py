@@ -19,7 +19,7 @@ from scipy.stats import norm
 if __package__ in (None, ""):
     sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (1, 2)]
 
-from dsstan.datasets import load_baltimore, load_simulated
+from dsstan.table.datasets import load_baltimore, load_simulated
 from parity.counts_inputs import counts
 from parity.multivariate_inputs import multivariate
 from parity.posterior_inputs import posterior

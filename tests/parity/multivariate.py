@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dsstan.correlation import CORRELATIONS, correlation_code
+from dsstan.covariance.correlation import CORRELATIONS, correlation_code
 from dsstan.engines import EmbeddedEngine
-from dsstan.models.multivariate import MultivariateFit, fit_multivariate
-from dsstan.priors import Priors
-from dsstan.problem import Problem, prepare
-from dsstan.programs import Program
-from dsstan.weights import Weights, own_weights, smoothing
+from dsstan.engines.programs import Program
+from dsstan.models.groups.fit import MultivariateFit, fit_multivariate
+from dsstan.models.priors import Priors
+from dsstan.models.weights import Weights, own_weights, smoothing
+from dsstan.table.problem import Problem, prepare
 
 from .cases import GAMMAS, PROTECTIONS, inputs
 from .golden import Floats, Values

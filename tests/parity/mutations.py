@@ -25,7 +25,16 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(folder: Path, words: str) -> tuple[int, str]:
     """Run tests of the copy; exit code, and what pytest says of the first that failed."""
     wanted = f"({words}) and not deliberate and not live_run"
-    command = [sys.executable, "-m", "pytest", "tests/test_parity.py", "-x", "-q", "-k", wanted]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "tests/parity/test_parity.py",
+        "-x",
+        "-q",
+        "-k",
+        wanted,
+    ]
     plain = ["-o", "addopts=", "-p", "no:cacheprovider", "--no-header", "-rf"]
     done = subprocess.run(
         command + plain,

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dsstan.datasets import load_san_francisco, load_simulated
-from dsstan.fit import Fit, fit
-from dsstan.latent import latent_draws
-from dsstan.priors import Priors
-from dsstan.problem import Problem, prepare
-from dsstan.synthesis import synthesise
-from dsstan.weights import flag_isolated
+from dsstan.copies.synthesis import synthesise
+from dsstan.covariance.latent import latent_draws
+from dsstan.models.fit import Fit, fit
+from dsstan.models.priors import Priors
+from dsstan.models.weights import flag_isolated
+from dsstan.table.datasets import load_san_francisco, load_simulated
+from dsstan.table.problem import Problem, prepare
 from mc import FALSE_ALARM, QUANTILES, Estimate, mean_of, quantile_of, sd_of, z_limit
 
 from .cases import inputs

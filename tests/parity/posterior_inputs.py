@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsstan.datasets import load_simulated
+from dsstan.table.datasets import load_simulated
 
 CHAINS = 4
 ALONE = 4

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dsstan.errors import DsstanWarning
-from dsstan.priors import Priors
-from dsstan.synthesis import Synthesis
-from dsstan.utility import combine, ols, utility
+from dsstan.analysis.utility import combine, ols, utility
+from dsstan.copies.synthesis import Synthesis
+from dsstan.core.errors import DsstanWarning
+from dsstan.models.priors import Priors
 
 from .cases import case, inputs, restricted_fit
 from .golden import Floats, Values

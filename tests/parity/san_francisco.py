@@ -8,11 +8,11 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.datasets import load_san_francisco
-from dsstan.latent import LatentModel
-from dsstan.problem import prepare
-from dsstan.utility import ols
-from dsstan.weights import Weights, flag_isolated
+from dsstan.analysis.utility import ols
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.weights import Weights, flag_isolated
+from dsstan.table.datasets import load_san_francisco
+from dsstan.table.problem import prepare
 
 from .cases import GAMMAS, PROTECTIONS, Case, fit_with, inputs, points_of, restricted_fit
 from .density import cholesky, response, unrestricted

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm, truncnorm
 
-from dsstan.truncation import truncated_normal
+from dsstan.models.brackets.truncation import truncated_normal
 
 from .cases import inputs
 from .golden import Floats, Values

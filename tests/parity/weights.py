@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.weights import (
+from dsstan.models.weights import (
     Weights,
     alpha_from_gamma,
     flag_isolated,

@@ -1,0 +1,155 @@
+"""Where modules stood before they moved into rooms: old paths work for one release, with a warning.
+
+This is the only place that knows them. ``dsstan.large`` is the folder that many of them were in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+MOVED = {
+    "assessment": "risk.assessment",
+    "attacker": "risk.attacker",
+    "attribute": "risk.attribute",
+    "baselines": "comparison.baselines",
+    "cells": "table.cells",
+    "chain": "copies.chain",
+    "conditions": "models.conditions",
+    "continuous": "models.continuous_weights",
+    "correlation": "covariance.correlation",
+    "datasets": "table.datasets",
+    "demo": "cli.examples",
+    "diagnose": "models.verdict",
+    "disclosure": "risk.disclosure",
+    "doctor": "cli.doctor",
+    "eigenbasis": "covariance.eigenbasis",
+    "errors": "core.errors",
+    "exchange": "release.exchange",
+    "fit": "models.fit",
+    "formula": "table.formula",
+    "frontier": "comparison.frontier",
+    "geo": "table.geo",
+    "identification": "risk.identification",
+    "imputation": "copies.imputation",
+    "intruders": "risk.intruders",
+    "job": "cli.job",
+    "large.approximations": "covariance.approximations",
+    "large.distributed": "core.distributed",
+    "large.exposure": "covariance.vecchia.exposure",
+    "large.knots": "covariance.knots",
+    "large.kriging": "covariance.vecchia.kriging",
+    "large.latent": "covariance.vecchia.latent",
+    "large.neighbours": "covariance.vecchia.neighbours",
+    "large.parquet": "table.parquet",
+    "large.preconditioner": "covariance.vecchia.preconditioner",
+    "large.predictive_process": "covariance.predictive_process",
+    "large.spread": "covariance.vecchia.spread",
+    "large.strata": "copies.strata",
+    "large.vecchia": "covariance.vecchia.statistics",
+    "large.window": "covariance.window",
+    "latent": "covariance.latent",
+    "leave_one_out": "risk.leave_one_out",
+    "models.bracket_cost": "risk.bracket_cost",
+    "models.bracketed": "models.brackets.fit",
+    "models.group_surface": "models.groups.effect_map",
+    "models.multivariate": "models.groups.fit",
+    "order": "release.order_leaks",
+    "overlap": "analysis.overlap",
+    "plots": "release.pictures.plots",
+    "pmse": "analysis.pmse",
+    "pooling": "analysis.pooling",
+    "predictive": "models.predictive",
+    "priors": "models.priors",
+    "problem": "table.problem",
+    "programs": "engines.programs",
+    "progress": "core.progress",
+    "protect": "copies.protect",
+    "public": "release.public",
+    "reading": "release.reading",
+    "report": "release.report",
+    "report.page": "release.report.page",
+    "rounding": "table.rounding",
+    "seeds": "core.seeds",
+    "spatial_estimators": "analysis.spatial_estimators",
+    "spatial_statistics": "analysis.spatial_statistics",
+    "spatial_surfaces": "analysis.spatial_surfaces",
+    "spatial_utility": "analysis.spatial_utility",
+    "stan_data": "models.stan_data",
+    "surface": "covariance.likelihood_surface",
+    "synthesis": "copies.synthesis",
+    "targets": "risk.targets",
+    "truncation": "models.brackets.truncation",
+    "utility": "analysis.utility",
+    "weights": "models.weights",
+    "workspace": "core.workspace",
+}
+"""Old module to the new one, both below ``dsstan``; several where its names were split up."""
+
+PACKAGES = {"release": "release.write", "cli": "cli.app"}
+"""Rooms that have the name of an old module, with the module that has its names now."""
+
+
+def moved_name(module: str, name: str) -> Any:
+    """A name of an old module, from the first of its new places that has it."""
+    old = module.removeprefix("dsstan.")
+    for place in (MOVED.get(old) or PACKAGES.get(old, "")).split():
+        found = importlib.import_module(f"dsstan.{place}")
+        if hasattr(found, name):
+            warnings.warn(
+                f"{name} of {module} is now in dsstan.{place}; the old path goes with the next "
+                "release",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            return getattr(found, name)
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+class OldModule(ModuleType):
+    """A module of before: its names come from where they are now."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return moved_name(self.__name__, name)
+
+
+class _Finder:
+    """Finds the modules of before."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        """A spec for an old path; None for any other."""
+        if fullname.removeprefix("dsstan.") not in (*MOVED, "large"):
+            return None
+        folder = fullname in ("dsstan.large", "dsstan.report")
+        return ModuleSpec(fullname, _Finder, is_package=folder)  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        """The stand-in for an old module."""
+        return OldModule(spec.name)
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Nothing runs: names are looked up when they are asked for."""
+
+
+class Face(ModuleType):
+    """The package ``dsstan``: importing ``dsstan.fit`` leaves the function of that name alone."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, OldModule) and name in self.__all__):
+            super().__setattr__(name, value)
+
+
+def install() -> None:
+    """Make the old paths work."""
+    sys.modules["dsstan"].__class__ = Face
+    sys.meta_path.append(_Finder)  # type: ignore[arg-type]

@@ -1,0 +1,419 @@
+"""What an analyst who thinks of space could still estimate from the copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from scipy.stats import norm
+
+from dsstan.analysis.pooling import SMOOTHING_BIAS, PooledAnalysis, pool
+from dsstan.analysis.spatial_estimators import (
+    PARAMETERS,
+    R_BOUNDS,
+    MaximumLikelihood,
+    _log_variances,
+    _maximise,
+    _varies,
+    conley,
+    gls,
+    maximum_likelihood,
+    near_for,
+)
+from dsstan.analysis.spatial_statistics import (
+    fit_variogram,
+    morans_i,
+    nearest_weights,
+    spatial_weights,
+    variogram,
+)
+from dsstan.analysis.utility import LEVEL, combine, ols
+from dsstan.copies.synthesis import Synthesis
+from dsstan.core.errors import InputError
+from dsstan.covariance.approximations import EXACT_LIMIT
+from dsstan.covariance.correlation import correlation, decay_bounds
+from dsstan.covariance.latent import require_one_column
+from dsstan.covariance.vecchia.neighbours import Neighbours
+from dsstan.models.fit import Fit
+from dsstan.risk.disclosure import sides
+
+__all__ = [
+    "SMOOTHING_BIAS",
+    "MaximumLikelihood",
+    "SpatialComparison",
+    "compare_morans_i",
+    "compare_variograms",
+    "conley",
+    "conley_regression",
+    "fit_variogram",
+    "gls",
+    "maximum_likelihood",
+    "morans_i",
+    "nearest_weights",
+    "recover_parameters",
+    "spatial_regression",
+    "spatial_weights",
+    "variogram",
+]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SpatialComparison:
+    """The original and the copies side by side, in one spatial respect.
+
+    Attributes
+    ----------
+    table
+        What was found; see the function that made it.
+    title
+        What it is.
+    curves
+        Of variograms, by source: sigma_sq, tau_sq and phi of the fitted curve.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    title: str
+    curves: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        text = self.table.to_string(index=False, float_format=lambda v: f"{v:.4g}")
+        return f"{self.title}\n{text}\n{SMOOTHING_BIAS}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """Design, sites, responses on the modelled scale, (1 or L, N) a source, and the model's R.
+
+    With ``near`` analyses are given neighbours instead of all pairs.
+    """
+
+    X: Floats
+    sites: Floats
+    d_max: float
+    responses: Mapping[str, Floats]
+    cov_model: str
+    near: Neighbours | None = None
+
+    def __iter__(self) -> Iterator[tuple[str, int, Floats]]:
+        for source, values in self.responses.items():
+            for number, y in enumerate(values):
+                yield source, number, y
+
+    def residuals(self, y: Floats) -> Floats:
+        """Least-squares residuals; exactly 0 where only rounding is left."""
+        rest = np.asarray(y - self.X @ ols(self.X, y)[0])
+        return rest if _varies(rest, y) else np.zeros_like(rest)
+
+
+def _data(release: Synthesis, against: Fit | Synthesis | None, *, ordered: bool = False) -> _Data:
+    """What every comparison of a release needs; ordered where it needs the covariance."""
+    problem = release.problem
+    require_one_column(release)
+    responses = {"original": problem.y[None]}
+    responses.update({name: s.modelled() for name, s in sides(release, against).items()})
+    name, near = release.fit.cov_model, near_for(problem.sites) if ordered else None
+    return _Data(problem.X, problem.sites, problem.d_max, responses, name, near)
+
+
+def spatial_regression(
+    release: Synthesis,
+    *,
+    covariance: tuple[float, float, float] | None = None,
+    against: Fit | Synthesis | None = None,
+    level: float = LEVEL,
+) -> PooledAnalysis:
+    """The problem's regression by generalised least squares on each copy, combined.
+
+    Least squares ignores spatial correlation and its intervals cover far less than
+    they say; these count it.
+
+    Parameters
+    ----------
+    release
+        The copies.
+    covariance
+        (sigma_sq, tau_sq, phi), the same for the original and all copies; by
+        default each is analysed at its own maximum of the likelihood, whose
+        uncertainty the intervals leave out. The correlation function is the fit's.
+    against
+        See :func:`dsstan.disclosure`.
+    level
+        Of the intervals.
+
+    Raises
+    ------
+    InputError
+        If there is only one copy, or no covariance can be estimated.
+    """
+    require_one_column(release)
+    problem = release.problem
+    name = release.fit.cov_model
+    near = near_for(problem.sites)
+    V = None
+    if covariance is not None and near is None:
+        V = _covariance(problem.sites, covariance, name)
+
+    def estimator(table: pd.DataFrame) -> tuple[Floats, Floats]:
+        y = problem.design.y_of(table)
+        if V is not None:
+            return gls(problem.X, y, V)
+        if covariance is not None and near is not None:
+            return near_gls(problem.X, y, problem.sites, near, covariance, name)
+        found, _ = _maximise(problem.X, y, problem.sites, cov_model=name, near=near)
+        return found.beta, found.cov
+
+    return pool(
+        release,
+        estimator,
+        against=against,
+        terms=problem.terms,
+        name=f"Spatial generalised least squares {problem.formula}",
+        level=level,
+    )
+
+
+def conley_regression(
+    release: Synthesis,
+    cutoff: float,
+    *,
+    against: Fit | Synthesis | None = None,
+    level: float = LEVEL,
+) -> PooledAnalysis:
+    """The problem's least squares with Conley's covariance on each copy, combined.
+
+    See :func:`conley` for the cutoff and :func:`spatial_regression` for the rest.
+    With few records inside the cutoff these intervals too cover less than they say,
+    if more than those of plain least squares.
+    """
+    require_one_column(release)
+    problem = release.problem
+    return pool(
+        release,
+        lambda table: conley(problem.X, problem.design.y_of(table), problem.sites, cutoff),
+        against=against,
+        terms=problem.terms,
+        name=f"Least squares {problem.formula}, Conley covariance up to {cutoff:g}",
+        level=level,
+    )
+
+
+def near_gls(
+    X: Floats,
+    y: Floats,
+    sites: Floats,
+    near: Neighbours,
+    covariance: tuple[float, float, float],
+    cov_model: str,
+) -> tuple[Floats, Floats]:
+    """:func:`gls` by Vecchia's approximation: coefficients (P,), covariance (P, P)."""
+    from dsstan.covariance.vecchia.statistics import VecchiaStatistics
+
+    check_variances(covariance)
+    return VecchiaStatistics.plain(X, y, sites, near, cov_model).coefficients(*covariance)
+
+
+def check_variances(covariance: tuple[float, float, float]) -> None:
+    """Parameters by which many records can be analysed."""
+    _check_covariance(covariance)
+    if min(covariance) == 0.0:
+        raise InputError(f"of more than {EXACT_LIMIT} records, covariance needs variances above 0")
+
+
+def _check_covariance(covariance: tuple[float, float, float]) -> None:
+    """Parameters that make a covariance."""
+    sigma_sq, tau_sq, phi = covariance
+    if not (sigma_sq >= 0 and tau_sq >= 0 and phi > 0 and np.all(np.isfinite(covariance))):
+        raise InputError("covariance needs (sigma_sq, tau_sq, phi), finite and not negative")
+
+
+def _covariance(sites: Floats, covariance: tuple[float, float, float], cov_model: str) -> Floats:
+    """V of given parameters."""
+    sigma_sq, tau_sq, phi = covariance
+    _check_covariance(covariance)
+    V = sigma_sq * correlation(cdist(sites, sites), phi, cov_model)
+    V[np.diag_indices_from(V)] += tau_sq
+    return np.asarray(V)
+
+
+def compare_variograms(
+    release: Synthesis,
+    *,
+    bins: int = 12,
+    longest: float | None = None,
+    against: Fit | Synthesis | None = None,
+) -> SpatialComparison:
+    """Semivariogram of the regression's residuals, original against copies.
+
+    Parameters
+    ----------
+    release
+        The copies; one is enough.
+    bins
+        Of equal width.
+    longest
+        Upper end of the last bin; by default half the largest distance.
+    against
+        See :func:`dsstan.disclosure`.
+
+    Returns
+    -------
+    SpatialComparison
+        One row a source and bin: ``distance``, ``pairs``, ``gamma`` (mean over
+        the copies, ``smallest`` and ``largest`` beside it) and ``curve``, the
+        fit's correlation function fitted to the mean. Its parameters are in ``curves``.
+        Of more than 2000 records, the pairs are those of 2000 drawn at random, the same in
+        the original and all copies.
+    """
+    data = _data(release, against)
+    n, title = len(data.sites), "Semivariogram"
+    some = np.arange(n)
+    if n > EXACT_LIMIT:
+        some = np.sort(np.random.default_rng(0).choice(n, EXACT_LIMIT, replace=False))
+        title += f", pairs of {EXACT_LIMIT:,} of {n:,} records"
+    reach = 0.5 * data.d_max if longest is None else longest
+    if not (bins >= 1 and np.isfinite(reach) and reach > 0):
+        raise InputError("bins must be at least 1 and longest positive and finite")
+    edges = np.linspace(0.0, reach, bins + 1)
+    tables, curves = [], {}
+    for source, responses in data.responses.items():
+        found = [variogram(data.residuals(y)[some], data.sites[some], edges) for y in responses]
+        if found[0].empty:
+            raise InputError("no two records are that near: raise longest")
+        gamma = np.stack([v["gamma"].to_numpy() for v in found])
+        table = found[0].assign(gamma=gamma.mean(axis=0))
+        distance, pairs = table["distance"].to_numpy(), table["pairs"].to_numpy()
+        phi_bounds = decay_bounds(data.d_max, data.cov_model)
+        mean = gamma.mean(axis=0)
+        curve = fit_variogram(distance, mean, pairs, phi_bounds, data.cov_model)
+        table["smallest"], table["largest"] = gamma.min(axis=0), gamma.max(axis=0)
+        rises = 1.0 - correlation(distance, curve[2], data.cov_model)
+        table["curve"] = curve[1] + curve[0] * rises
+        table.insert(0, "source", source)
+        tables.append(table)
+        curves[source] = curve
+    return SpatialComparison(pd.concat(tables, ignore_index=True), title, curves)
+
+
+def compare_morans_i(
+    release: Synthesis,
+    *,
+    neighbours: int | None = 8,
+    against: Fit | Synthesis | None = None,
+) -> SpatialComparison:
+    """Moran's I of the regression's residuals, original against copies.
+
+    Parameters
+    ----------
+    release
+        The copies; one is enough.
+    neighbours
+        See :func:`spatial_weights`.
+    against
+        See :func:`dsstan.disclosure`.
+
+    Returns
+    -------
+    SpatialComparison
+        One row a source: ``morans_i`` (mean over the copies), ``smallest`` and
+        ``largest``.
+
+    Raises
+    ------
+    InputError
+        If a regression leaves no residual, or the weights can't be made; inverse distance is
+        for up to 2000 records.
+    """
+    data = _data(release, against)
+    if neighbours is not None:
+        weights: Any = nearest_weights(data.sites, neighbours)
+    elif len(data.sites) <= EXACT_LIMIT:
+        weights = spatial_weights(data.sites)
+    else:
+        raise InputError(
+            f"inverse distances of {len(data.sites):,} records are too many: give a number of "
+            "neighbours"
+        )
+    found: dict[str, list[float]] = {source: [] for source in data.responses}
+    for source, number, y in data:
+        residual = data.residuals(y)
+        if not residual.any():
+            raise InputError(f"the regression leaves no residual on {source} copy {number}")
+        found[source].append(morans_i(residual, weights))
+    kind = "inverse distance" if neighbours is None else f"{neighbours} nearest records"
+    rows = [
+        {"source": s, "morans_i": np.mean(v), "smallest": min(v), "largest": max(v)}
+        for s, v in found.items()
+    ]
+    return SpatialComparison(pd.DataFrame(rows), f"Moran's I, {kind}")
+
+
+def recover_parameters(
+    release: Synthesis,
+    *,
+    against: Fit | Synthesis | None = None,
+    level: float = LEVEL,
+) -> SpatialComparison:
+    """sigma_sq, tau_sq and phi by maximum likelihood on each copy, combined.
+
+    Combined on the log scale by Reiter (2003), variances from the observed
+    information.
+
+    Returns
+    -------
+    SpatialComparison
+        One row a source and parameter: ``estimate`` (for copies the geometric
+        mean), ``low``, ``high`` and ``uninformative``, the number of data sets
+        whose maximum lies at an end of the range of phi or tau_sq / sigma_sq, or
+        whose likelihood is flat. With any such the interval is (0, inf).
+
+    Raises
+    ------
+    InputError
+        If there is only one copy, or one leaves no residual.
+    """
+    data = _data(release, against, ordered=True)
+    if release.copies < 2:
+        raise InputError(
+            "the combining rule needs at least two copies: from one, the variance between "
+            "copies can't be told"
+        )
+    rows, ranges = [], (decay_bounds(data.d_max, data.cov_model), R_BOUNDS)
+    for source, responses in data.responses.items():
+        found, variances = [], []
+        for y in responses:
+            best, surface = _maximise(
+                data.X, y, data.sites, cov_model=data.cov_model, near=data.near
+            )
+            found.append(np.log([best.sigma_sq, best.tau_sq, best.phi]))
+            variances.append(_log_variances(surface, best, ranges))
+        q, u = np.stack(found), np.stack(variances)
+        blind = int(np.sum(~np.isfinite(u).all(axis=1)))
+        centre = q.mean(axis=0)
+        if blind:
+            low, high = np.full(3, -np.inf), np.full(3, np.inf)
+        elif len(q) == 1:
+            half = norm.ppf(0.5 + level / 2) * np.sqrt(u[0])
+            low, high = centre - half, centre + half
+        else:
+            pooled = combine(q, u, level=level)
+            low, high = pooled.low, pooled.high
+        rows += [
+            {
+                "source": source,
+                "parameter": PARAMETERS[k],
+                "estimate": np.exp(centre[k]),
+                "low": np.exp(low[k]),
+                "high": np.exp(high[k]),
+                "uninformative": blind,
+            }
+            for k in range(3)
+        ]
+    title = f"Covariance parameters by maximum likelihood, {100 * level:.0f}% intervals"
+    return SpatialComparison(pd.DataFrame(rows), title)

@@ -1,0 +1,316 @@
+"""What an analyst could still estimate: the copies analysed and combined."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from dsstan.copies.synthesis import Synthesis
+from dsstan.core.errors import DsstanWarning, InputError
+from dsstan.models.fit import Fit
+from dsstan.risk.disclosure import sides
+from dsstan.table.formula import build_design, parse
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Estimates combined over L copies (Reiter 2003).
+
+    Attributes
+    ----------
+    estimate, variance
+        q_bar and T = u_bar + b / L, each of shape (P,).
+    df
+        (L - 1)(1 + L u_bar / b)^2, shape (P,); infinite where b = 0.
+    low, high
+        Ends of the t interval, shape (P,).
+    """
+
+    estimate: Floats
+    variance: Floats
+    df: Floats
+    low: Floats
+    high: Floats
+
+
+def combine(
+    estimates: ArrayLike,
+    variances: ArrayLike,
+    *,
+    level: float = LEVEL,
+    imputation: ArrayLike | None = None,
+) -> Pooled:
+    """Combine the estimates of L partially synthetic copies (Reiter 2003).
+
+    Not Rubin's rule for missing data, whose (1 + 1/L) b + u_bar is too wide here. Where the
+    response of some records was missing, by the nested rule of
+    ``dsstan.analysis.utility.combine_nested``.
+
+    Parameters
+    ----------
+    estimates, variances
+        Each copy's estimates and squared standard errors, shape (L, P).
+    level
+        Of the interval.
+    imputation
+        Number of the imputation that each copy was made from, shape (L,), where the copies
+        come from several; ``metadata.json`` of a release has it. The same number of copies each.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two copies, shapes differ, a value is not
+        finite, or a variance is negative.
+
+    Warns
+    -----
+    DsstanWarning
+        With two copies whose estimates vary more than their own variance says:
+        such intervals cover too little.
+
+    Examples
+    --------
+    >>> pooled = combine([[1.0], [2.0], [3.0]], [[1.0], [1.0], [1.0]])
+    >>> float(pooled.estimate[0]), round(float(pooled.variance[0]), 4), float(pooled.df[0])
+    (2.0, 1.3333, 32.0)
+    """
+    q, u = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
+    if q.ndim != 2 or q.shape != u.shape:
+        raise InputError(
+            f"estimates and variances need one shape (copies, terms); got {q.shape}, {u.shape}"
+        )
+    copies = len(q)
+    if copies < 2:
+        raise InputError(
+            "the combining rule needs at least two copies: from one, the variance between "
+            "copies can't be told"
+        )
+    if not (np.all(np.isfinite(q)) and np.all(np.isfinite(u)) and np.all(u >= 0)):
+        raise InputError("estimates must be finite, and variances finite and not negative")
+    if not 0 < level < 1:
+        raise InputError("level must lie between 0 and 1")
+    if imputation is not None:
+        rows = rows_by_imputation(imputation, copies)
+        return combine_nested(q[rows], u[rows], level=level)
+    q_bar, u_bar = q.mean(axis=0), u.mean(axis=0)
+    b = (q - q[0]).var(axis=0, ddof=1)  # exactly 0 where all copies agree
+    if copies == 2 and np.any(b > u_bar):
+        warnings.warn(
+            "two copies whose estimates vary much: the intervals cover less than they say; "
+            "release more copies",
+            DsstanWarning,
+            stacklevel=2,
+        )
+    variance = u_bar + b / copies
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        df = (copies - 1) * (1.0 + copies * u_bar / np.where(b > 0, b, 0.0)) ** 2
+    half = stats.t.ppf(0.5 + level / 2, np.where(b > 0, df, np.inf)) * np.sqrt(variance)
+    df = np.where(b > 0, df, np.inf)
+    return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
+
+
+def rows_by_imputation(imputation: ArrayLike, copies: int) -> NDArray[np.intp]:
+    """Rows of the copies of each imputation, shape (M, R).
+
+    Raises
+    ------
+    InputError
+        If there is not one number a copy, or not two imputations at least with as many copies
+        each, two at least.
+    """
+    labels = np.asarray(imputation)
+    counts = np.unique(labels, return_counts=True)[1]
+    equal = len(counts) >= 2 and counts.min() >= 2 and counts.min() == counts.max()
+    if labels.shape != (copies,) or not equal:
+        raise InputError(
+            "imputation needs one number a copy, of two imputations at least with as many copies "
+            f"each, two at least; got shape {labels.shape} for {copies} copies"
+        )
+    order: NDArray[np.intp] = np.argsort(labels, kind="stable")
+    return order.reshape(len(counts), -1)
+
+
+def combine_nested(q: Floats, u: Floats, *, level: float = LEVEL) -> Pooled:
+    """Combine R copies of each of M imputations of the missing values.
+
+    Reiter (2004), Survey Methodology 30, 235-242. With b the variance of the imputations'
+    means and w the mean of the variances within an imputation,
+    T = u_bar + (1 + 1/M) b - w / R. Student's t has
+    T^2 / [((1 + 1/M) b)^2 / (M - 1) + (w / R)^2 / (M (R - 1))] degrees of freedom.
+
+    That T can be 0 or less, and next to 0 its degrees of freedom vanish and intervals are
+    endless. So T is at least u_bar + w / (M R), what it would be with no value missing, with
+    M (R - 1)(1 + M R u_bar / w)^2 degrees of freedom (Reiter 2003), and these are never fewer
+    than M - 1.
+
+    Parameters
+    ----------
+    q, u
+        Estimates and squared standard errors, shape (M, R, P), M and R at least 2.
+    level
+        Of the interval.
+    """
+    M, R = q.shape[:2]
+    means = q.mean(axis=1)
+    b = (1.0 + 1.0 / M) * (means - means[0]).var(axis=0, ddof=1)
+    w = (q - q[:, :1]).var(axis=1, ddof=1).mean(axis=0) / R
+    u_bar = u.mean(axis=(0, 1))
+    variance, least = u_bar + b - w, u_bar + w / M
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        df = variance**2 / (b**2 / (M - 1) + w**2 / (M * (R - 1)))
+        df = np.where(variance < least, M * (R - 1) * (1.0 + M * u_bar / w) ** 2, df)
+    df = np.where((b == 0) & (w == 0), np.inf, np.maximum(df, M - 1.0))
+    variance = np.maximum(variance, least)
+    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(variance)
+    q_bar = means.mean(axis=0)
+    return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
+
+
+def ols(X: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Ordinary least squares: coefficients (P,) and squared standard errors (P,)."""
+    n, p = X.shape
+    q, t = np.linalg.qr(X)
+    coef = np.linalg.solve(t, q.T @ y)
+    residual = y - X @ coef
+    inverse = np.linalg.inv(t)
+    return coef, np.asarray(np.sum(inverse**2, axis=1) * (residual @ residual) / (n - p))
+
+
+def least_squares(X: Floats, y: Floats, *, level: float = LEVEL) -> Pooled:
+    """Ordinary least squares with intervals, of one data set."""
+    coef, u = ols(X, y)
+    df = np.full(coef.size, float(len(y) - coef.size))
+    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(u)
+    return Pooled(coef, u, df, coef - half, coef + half)
+
+
+def least_squares_of_copies(X: Floats, copies: Iterable[Floats], *, level: float = LEVEL) -> Pooled:
+    """The same of each copy, combined; two copies at least."""
+    coefs, variances = zip(*(ols(X, y) for y in copies), strict=True)
+    return combine(np.stack(coefs), np.stack(variances), level=level)
+
+
+@dataclass(frozen=True, eq=False)
+class Utility:
+    """A regression on the original and on the copies, side by side.
+
+    Attributes
+    ----------
+    table
+        One row a source (``original``, ``unrestricted``, ``restricted``) and
+        term: estimate, standard error, degrees of freedom, interval.
+    formula
+        The regression.
+    level
+        Of the intervals.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    formula: str
+    level: float
+
+    def get(self, source: str, term: str) -> pd.Series[float]:
+        """The row of one source and term.
+
+        Raises
+        ------
+        InputError
+            If there is no such row.
+        """
+        t = self.table
+        row = t[(t["source"] == source) & (t["term"] == term)]
+        if row.empty:
+            raise InputError(
+                f"there is no row {source!r}, {term!r}; sources are "
+                f"{', '.join(t['source'].unique())}, terms {', '.join(t['term'].unique())}"
+            )
+        return row.iloc[0]
+
+    def __str__(self) -> str:
+        lines = {}
+        for term in self.table["term"].unique():
+            rows = self.table[self.table["term"] == term]
+            lines[term] = {
+                r.source: f"{r.estimate:.4g} ({r.low:.4g}, {r.high:.4g})" for r in rows.itertuples()
+            }
+        text = pd.DataFrame(lines).T.to_string()
+        return f"Least squares {self.formula}, {100 * self.level:.0f}% intervals\n{text}"
+
+
+def utility(
+    release: Synthesis,
+    formula: str | None = None,
+    *,
+    against: Fit | Synthesis | None = None,
+    level: float = LEVEL,
+) -> Utility:
+    """Least squares on the original table and on the copies, combined.
+
+    The analyses of sections 4 and 5 of Quick, Holan and Wikle (2018), pooled by
+    Reiter (2003). Least squares ignores spatial correlation, so all these
+    intervals, the original's too, may be far too narrow, the intercept's above all.
+
+    Parameters
+    ----------
+    release
+        The copies.
+    formula
+        The regression, by default the one the problem was prepared with.
+    against
+        See :func:`dsstan.disclosure`.
+    level
+        Of the intervals.
+
+    Raises
+    ------
+    InputError
+        If there is only one copy, or the formula's response is another.
+    """
+    problem = release.problem
+    formula = formula or problem.formula
+    parsed = parse(formula)
+    if parsed.response != problem.response:
+        raise InputError(
+            f"the copies replace {problem.response!r}; the formula's response is "
+            f"{parsed.response!r}, which is unchanged in every copy"
+        )
+    design = build_design(parsed, problem.table, missing=problem.n_missing > 0)
+    there = problem.observed  # the original's estimates are those of the records that have one
+    found = least_squares(design.X[there], design.y[there], level=level)
+    rows = _rows("original", design.terms, found)
+    for name, synthesis in sides(release, against).items():
+        copies = zip(
+            synthesis.designs(design), parsed.transform.forward(synthesis.values), strict=True
+        )
+        coefs, variances = zip(*(ols(X, y) for X, y in copies), strict=True)
+        pooled = combine(
+            np.stack(coefs), np.stack(variances), level=level, imputation=synthesis.imputation
+        )
+        rows += _rows(name, design.terms, pooled)
+    return Utility(pd.DataFrame(rows), formula, level)
+
+
+def _rows(source: str, terms: tuple[str, ...], pooled: Pooled) -> list[dict[str, object]]:
+    """One row a term."""
+    return [
+        {
+            "source": source,
+            "term": term,
+            "estimate": float(pooled.estimate[j]),
+            "se": float(np.sqrt(pooled.variance[j])),
+            "df": float(pooled.df[j]),
+            "low": float(pooled.low[j]),
+            "high": float(pooled.high[j]),
+        }
+        for j, term in enumerate(terms)
+    ]

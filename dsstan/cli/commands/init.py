@@ -1,0 +1,276 @@
+"""The command ``dsstan init``: a commented job file, made from the options of ``synthesise``."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import textwrap
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from typer.models import ParameterInfo
+
+from dsstan.cli.job import job_keys
+from dsstan.cli.options import GROUPS, MODEL
+from dsstan.cli.screens import say
+from dsstan.core.errors import InputError
+from dsstan.core.seeds import root_seed
+from dsstan.models.weights import PAPER_CORRELATION
+from dsstan.release.reading import read_table
+from dsstan.table.coordinates import LATITUDE, LONGITUDE
+
+WIDTH = 96
+"""Of the comments."""
+
+PLANAR = (
+    ("x", "y"),
+    ("easting", "northing"),
+    ("east", "north"),
+    ("s1", "s2"),
+    ("xcoord", "ycoord"),
+)
+"""Names of planar coordinates that are proposed, x first."""
+
+PLACEHOLDERS = {
+    "table": "table.csv",
+    "formula": "log(value) ~ 1",
+    "coords": ("x", "y"),
+    "out": "release",
+}
+"""What stands for a required option until its owner fills it in."""
+
+EXAMPLES: dict[str, Any] = {
+    "crs": "EPSG:4326",
+    "distance": "projected",
+    "workdir": "work",
+    "phi_bounds": (0.1, 10.0),
+    "correlation": PAPER_CORRELATION,
+    "floor": 0.05,
+    "absolute": 10_000.0,
+    "imputations": 5,
+}
+"""For options without a default; of the others the example is a number of their type."""
+
+NOTES = {"seed": " Never one that can be guessed: the one below has 128 bits, drawn for this file."}
+"""What the help of a command need not say, and a line that is uncommented must."""
+
+HEAD = """A job for `dsstan run`. Keys are the options of `dsstan synthesise`; those with a # \
+before them are left out: their line shows the default or, where there is none, an example. Paths \
+are taken from the folder of this file. \
+Check it with `dsstan run {name} --dry-run`. Keep this file to yourself if it holds a seed: \
+whoever knows the seed can take the noise off the copies."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What the names and types of a table's columns suggest. No value of the data is in it."""
+
+    coords: tuple[str, str] | None
+    distance: str | None
+    numbers: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def init_command(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="TOML file to write; must not exist.")],
+    table: Annotated[
+        Path | None,
+        typer.Option(help="Propose coordinates and formula from the columns of this table."),
+    ] = None,
+    formula: Annotated[str | None, typer.Option(help="The formula to fill in.")] = None,
+    coords: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="X Y", help="The coordinate columns to fill in."),
+    ] = None,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="The release folder to fill in.")
+    ] = None,
+) -> None:
+    """Write a commented job file to fill in."""
+    from dsstan.cli.app import synthesise  # cli imports this module
+
+    job = job.expanduser()
+    if os.path.lexists(job):
+        raise InputError(f"{job} exists and is not overwritten; choose another name")
+    if not job.absolute().parent.is_dir():
+        raise InputError(f"{job.absolute().parent} is no folder; make it first")
+    filled: dict[str, Any] = {"formula": formula, "coords": coords}
+    proposal = None
+    if table is not None:
+        proposal = propose(read_table(table.expanduser()))
+        filled["table"] = _from_folder_of(job, table)
+        filled["coords"] = coords or proposal.coords
+        filled["distance"] = proposal.distance
+    if out_folder is not None:
+        filled["out"] = _from_folder_of(job, out_folder)
+    known = {key: value for key, value in filled.items() if value is not None}
+    _write(job, job_text(synthesise, known, proposal, name=job.name))
+    open_keys = [key for key in PLACEHOLDERS if key not in (*known, "out")]
+    say(f"Job file:   {job}")
+    if open_keys:
+        say(f"Fill in:    {', '.join(open_keys)}")
+    say(f"Then check: dsstan run {job} --dry-run")
+    say(f"And run:    dsstan run {job}")
+
+
+def propose(table: pd.DataFrame) -> Proposal:
+    """Coordinates by the names of columns, and what else there is for a formula."""
+    names = [str(name) for name in table.columns]
+    lower = {name.lower(): name for name in names}
+    first = [lower[n] for n in LONGITUDE if n in lower]
+    second = [lower[n] for n in LATITUDE if n in lower]
+    coords, distance = None, None
+    if len(first) == len(second) == 1:
+        coords, distance = (first[0], second[0]), "projected"
+    else:
+        coords = next(((lower[x], lower[y]) for x, y in PLANAR if x in lower and y in lower), None)
+    numeric = {
+        str(name)
+        for name in table.columns
+        if pd.api.types.is_numeric_dtype(table[name].dtype)
+        and not pd.api.types.is_bool_dtype(table[name].dtype)
+    }
+    rest = [name for name in names if name not in (coords or ())]
+    return Proposal(
+        coords,
+        distance,
+        tuple(name for name in rest if name in numeric),
+        tuple(name for name in rest if name not in numeric),
+    )
+
+
+def job_text(
+    command: Callable[..., Any],
+    filled: dict[str, Any],
+    proposal: Proposal | None = None,
+    *,
+    name: str = "job.toml",
+) -> str:
+    """A job file with every key that a job may have, in the groups of the command's help.
+
+    Parameters
+    ----------
+    command
+        The function behind ``dsstan synthesise``: keys, defaults and help are its own.
+    filled
+        Values by key; the other required keys get a placeholder.
+    proposal
+        What to say of the table's columns.
+    name
+        Of the file, for the head.
+    """
+    hints = typing.get_type_hints(command, include_extras=True)
+    groups: dict[str, list[str]] = {group: [] for group in GROUPS}
+    for key, parameter in job_keys(command).items():
+        kind, info = _annotated(hints[parameter.name])
+        group = info.rich_help_panel or MODEL
+        entry = _entry(key, kind, str(info.help or ""), parameter.default, filled, proposal)
+        groups.setdefault(str(group), []).append(entry)
+    parts = [_comment(HEAD.format(name=_printable(name)))]
+    for group, entries in groups.items():
+        if entries:
+            parts.append(f"## {group}\n\n" + "\n\n".join(entries))
+    return "\n\n".join(parts) + "\n"
+
+
+def _annotated(hint: Any) -> tuple[Any, ParameterInfo]:
+    """The type of a parameter, and what Typer is told of it."""
+    kind, *more = typing.get_args(hint)
+    info = next(item for item in more if isinstance(item, ParameterInfo))
+    return kind, info
+
+
+def _entry(
+    key: str,
+    kind: Any,
+    text: str,
+    default: Any,
+    filled: dict[str, Any],
+    proposal: Proposal | None,
+) -> str:
+    """Help and value of one key; commented out where it is not filled in and not required."""
+    text += NOTES.get(key, "")
+    if key in filled:
+        line = f"{key} = {_toml(filled[key])}"
+    elif default is inspect.Parameter.empty:
+        line = f"{key} = {_toml(PLACEHOLDERS[key])}"
+        text += " To be filled in."
+    elif default is None:
+        example = root_seed(None) if key == "seed" else EXAMPLES.get(key, _example(kind))
+        line = f"# {key} = {_toml(example)}"
+        text += " Left out by default; an example of its form:"
+    else:
+        line = f"# {key} = {_toml(default)}"
+    if key == "formula" and proposal is not None:
+        text += _columns(proposal)
+    return f"{_comment(text)}\n{line}"
+
+
+def _columns(proposal: Proposal) -> str:
+    """Which columns a formula may name."""
+    numbers = ", ".join(map(_printable, proposal.numbers)) or "none"
+    others = ", ".join(map(_printable, proposal.others)) or "none"
+    return f" Columns of numbers: {numbers}. Other columns: {others}."
+
+
+def _comment(text: str) -> str:
+    """Text as lines of a comment."""
+    lines = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(f"# {line}" for line in lines)
+
+
+def _printable(text: str) -> str:
+    """A name that may come from a table, as one line without control characters."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _example(kind: Any) -> Any:
+    """A value of an optional parameter's type."""
+    if isinstance(kind, types.UnionType):
+        [kind] = [k for k in typing.get_args(kind) if k is not types.NoneType]
+    return {int: 1, float: 0.5}.get(kind)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it; text as a basic string."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    # JSON's escapes are TOML's too; DEL alone TOML wants escaped and JSON does not.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _from_folder_of(job: Path, path: Path) -> str:
+    """A path as a job file has it, from its own folder."""
+    base = job.absolute().parent
+    return os.path.relpath(path.expanduser().absolute(), base)
+
+
+def _write(job: Path, text: str) -> None:
+    """Write the file for its owner alone; one that came meanwhile is not overwritten."""
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(
+            "a column's name is no Unicode text (a lone surrogate): rename it"
+        ) from None
+    try:
+        handle = os.open(job, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InputError(f"{job} exists and is not overwritten; choose another name") from None
+    with os.fdopen(handle, "wb") as stream:
+        os.fchmod(stream.fileno(), 0o600)  # whatever the umask took away
+        stream.write(content)

@@ -1,0 +1,96 @@
+"""What is on this machine, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+from dsstan._version import __version__
+from dsstan.core.errors import DsstanError
+from dsstan.engines import CmdStanEngine, EmbeddedEngine
+from dsstan.engines.cmdstan import program_cache
+from dsstan.engines.programs import PROGRAMS, Program
+from dsstan.table.datasets import san_francisco_source
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked for.
+
+    Attributes
+    ----------
+    what
+        Its name.
+    there
+        Whether it was found.
+    detail
+        Version or place; where it is missing, how to get it.
+    needed_for
+        What does not work without it.
+    """
+
+    what: str
+    there: bool
+    detail: str
+    needed_for: str
+
+
+def examine() -> list[Finding]:
+    """Look for everything the package can use."""
+    findings = [
+        Finding("dsstan", True, __version__, "everything"),
+        Finding("python", True, sys.version.split()[0], "everything"),
+    ]
+    for kind, purpose in (
+        (EmbeddedEngine, "fits without a compiler"),
+        (CmdStanEngine, "fits with CmdStan, the reference"),
+    ):
+        missing = kind.missing()
+        detail = kind().version if missing is None else missing
+        findings.append(Finding(f"engine {kind.name}", missing is None, detail, purpose))
+    for tool, package, purpose in (
+        ("g++", "g++", "compiling under CmdStan"),
+        ("make", "make", "compiling under CmdStan"),
+        ("Rscript", "r-base-core", "the parity tests"),
+        ("jags", "jags", "the parity tests"),
+    ):
+        place = shutil.which(tool)
+        findings.append(
+            Finding(tool, place is not None, place or f"apt-get install {package}", purpose)
+        )
+    findings.append(_programs())
+    findings.append(_libpysal())
+    source = san_francisco_source()
+    findings.append(
+        Finding(
+            "San Francisco file",
+            source is not None,
+            source or "set DSSTAN_DATA to the folder that holds it, or let it be downloaded",
+            "the San Francisco example",
+        )
+    )
+    findings.append(Finding("program cache", True, str(program_cache()), "compiled programs"))
+    return findings
+
+
+def _programs() -> Finding:
+    """The Stan programs of this installation."""
+    try:
+        for name in PROGRAMS:
+            Program(name).fingerprint  # noqa: B018
+        where = str(Program(PROGRAMS[0]).folder)
+        return Finding("Stan programs", True, where, "every fit")
+    except (DsstanError, OSError) as error:
+        return Finding("Stan programs", False, str(error), "every fit")
+
+
+def _libpysal() -> Finding:
+    """The package that carries the Baltimore sales."""
+    try:
+        there, detail = find_spec("libpysal") is not None, version("libpysal")
+    except PackageNotFoundError:
+        there, detail = False, 'pip install "dsstan[examples]"'
+    return Finding("libpysal", there, detail, "the Baltimore example")

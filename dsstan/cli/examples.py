@@ -1,0 +1,194 @@
+"""The worked examples: a real geocoded table becomes a checked release."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dsstan.analysis.utility import Utility, utility
+from dsstan.copies.protect import protect
+from dsstan.copies.synthesis import Synthesis
+from dsstan.core.errors import InputError
+from dsstan.core.progress import phase
+from dsstan.covariance.latent import surface_on_grid
+from dsstan.release.pictures.plots import (
+    plot_copies,
+    plot_intervals,
+    plot_release_size,
+    plot_risk,
+    plot_surfaces,
+    save,
+)
+from dsstan.release.write import check_target, write_release
+from dsstan.risk.assessment import Assessment, assess
+from dsstan.risk.disclosure import Disclosure
+from dsstan.table.datasets import (
+    load_baltimore,
+    load_san_francisco,
+    load_simulated,
+    load_simulated_truth,
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """How one example is run.
+
+    Attributes
+    ----------
+    load
+        Loads the table.
+    formula, coords, distance
+        For :func:`dsstan.prepare`.
+    threshold
+        M, in the coordinates' unit; None for the paper's rule by correlation.
+    analysis
+        The analyst's regression.
+    absolute
+        Absolute tolerance of the disclosure measure, in the response's unit.
+    """
+
+    load: Callable[[], pd.DataFrame]
+    formula: str
+    coords: tuple[str, str]
+    distance: str | None
+    threshold: float | None
+    analysis: str
+    absolute: float
+
+
+EXAMPLES = {
+    "simulated": Example(
+        load_simulated,
+        "log(income) ~ 1",
+        ("s1", "s2"),
+        None,
+        0.13,
+        "log(income) ~ abs(s1 - 0.25) + abs(s2 - 0.5)",
+        10_000.0,
+    ),
+    "san-francisco": Example(
+        load_san_francisco,
+        "log(price) ~ scale(log(squarefeet))",
+        ("longitude", "latitude"),
+        "degrees",
+        0.01,
+        "log(price) ~ scale(log(squarefeet))",
+        10_000.0,
+    ),
+    "baltimore": Example(
+        load_baltimore,
+        "log(price) ~ scale(log(squarefeet))",
+        ("x", "y"),
+        None,
+        10.0,
+        "log(price) ~ scale(log(squarefeet))",
+        10_000.0,
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class DemoResult:
+    """What one example gave."""
+
+    release: Synthesis
+    assessment: Assessment
+    kept: Utility
+    folder: Path
+    pictures: tuple[Path, ...]
+
+    @property
+    def risks(self) -> Disclosure:
+        """Copies near the truth."""
+        return self.assessment.shares
+
+
+def run_example(
+    name: str,
+    folder: str | os.PathLike[str],
+    *,
+    copies: int = 100,
+    seed: int = 20180,
+    engine: str = "auto",
+    pictures: bool = True,
+    progress: bool | None = None,
+) -> DemoResult:
+    """Run one example from its table to a release with pictures.
+
+    Parameters
+    ----------
+    name
+        ``"simulated"``, ``"san-francisco"`` or ``"baltimore"``.
+    folder
+        Where the release goes; must not exist.
+    copies, seed, engine, progress
+        See :func:`dsstan.protect`.
+    pictures
+        Draw the maps and histograms into the release's ``confidential/pictures``.
+
+    Raises
+    ------
+    InputError
+        If there is no example of that name.
+    """
+    if name not in EXAMPLES:
+        raise InputError(f"there is no example {name!r}; choose from {', '.join(EXAMPLES)}")
+    example = EXAMPLES[name]
+    check_target(folder)
+    release = protect(
+        example.load(),
+        example.formula,
+        coords=example.coords,
+        distance=example.distance,
+        name=name,
+        copies=copies,
+        threshold=example.threshold,
+        engine=engine,
+        seed=seed,
+        workers=os.cpu_count() or 1,
+        progress=progress,
+    )
+    found = assess(release, absolute=example.absolute, progress=progress)
+    with phase("writing"):
+        kept = utility(release, example.analysis)
+        target = write_release(release, folder, assessment=found, analysis=kept)
+        place = target / "confidential" / "pictures"
+        drawn = draw(release, found, kept, place) if pictures else ()
+    return DemoResult(release, found, kept, target, drawn)
+
+
+def outlier(release: Synthesis) -> int:
+    """Position of the flagged record farthest from its neighbour (of any, if none is flagged)."""
+    weights = release.fit.weights
+    assert weights is not None
+    distance = np.where(weights.flagged, weights.nearest, -1.0)
+    return int(np.argmax(distance if weights.n_flagged else weights.nearest))
+
+
+def draw(release: Synthesis, found: Assessment, kept: Utility, folder: Path) -> tuple[Path, ...]:
+    """Draw the paper's figures 1, 2, 4 (surfaces) and 3, 5 (copies), risks and intervals."""
+    folder.mkdir()
+    folder.chmod(0o700)
+    problem, fits = release.problem, release.fits
+    surfaces = {k: surface_on_grid(f, cells=70, progress=False) for k, f in fits.items()}
+    if problem.name == "simulated":
+        surfaces = {"true": load_simulated_truth(), **surfaces}
+    plots = {
+        "surfaces": plot_surfaces(surfaces, problem, flagged=release.fit.flagged),
+        "copies_at_the_outlier": plot_copies(release, outlier(release)),
+        "risk": plot_risk(found.shares),
+        "risk_by_copies": plot_release_size(found),
+        "utility": plot_intervals(kept),
+    }
+    paths = []
+    for name, plot in plots.items():
+        path = folder / f"{name}.png"
+        save(plot, path)
+        paths.append(path)
+    return tuple(paths)

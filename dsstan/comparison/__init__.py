@@ -1,0 +1,1 @@
+"""Several ways of protecting one table, side by side."""

@@ -1,0 +1,443 @@
+"""Risk against utility over a grid of settings: which protection buys what.
+
+Every setting (rule, gamma, protection) is fitted once and judged at every planned L, beside
+no protection at all. All settings are judged on the same records, those that any rule of the
+grid flags, so that a rule does not look safe by flagging few. Finished settings are kept
+in a private folder, so that a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dsstan._version import __version__
+from dsstan.comparison.scores import LEGEND, Cell, Setting, Store, grid_of, measure
+from dsstan.core.errors import DsstanError, InputError
+from dsstan.core.progress import progress_bar
+from dsstan.core.seeds import FRONTIER, seed_of, stream
+from dsstan.covariance.latent import require_complete, require_exact
+from dsstan.engines import get_engine
+from dsstan.models.arguments import check_cov_model
+from dsstan.models.continuous_weights import continuous_weights
+from dsstan.models.fit import Fit, fit
+from dsstan.models.priors import Priors
+from dsstan.models.weights import Weights, flag_isolated
+from dsstan.risk.leave_one_out import unrestricted_terms
+from dsstan.table.problem import Problem
+
+if TYPE_CHECKING:
+    from plotnine import ggplot
+
+Floats = NDArray[np.float64]
+
+RISKS = ("sd_at_risk_known", "sd_at_risk_fixed", "sd_at_risk_median", "sd_all", "share_at_risk")
+TIE = 2.0
+"""Monte Carlo errors within which two utilities count as equal."""
+
+UTILITIES = ("overlap", "surface", "width_ratio")
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Risk and utility of every setting. Confidential.
+
+    Attributes
+    ----------
+    table
+        One row a setting and L; see :func:`dsstan.compare`.
+    at_risk
+        Records that any rule of the grid flags, shape (N,).
+    failed
+        Settings that could not be judged, with the reason.
+    seed
+        Root of all random streams.
+    computed
+        Settings computed in this run; the others came from the folder.
+    seconds
+        Wall time.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    at_risk: NDArray[np.bool_] = field(repr=False)
+    failed: dict[str, str]
+    seed: int = field(repr=False)
+    computed: int
+    seconds: float
+
+    def best(self, risk: str = "sd_at_risk_known", utility: str = "overlap") -> pd.DataFrame:
+        """Rows that no other row of the same L beats in both respects.
+
+        Utilities within two Monte Carlo errors of each other count as equal.
+
+        Parameters
+        ----------
+        risk
+            A column of sds, of which more is better, or ``"share_at_risk"``, of which
+            less is.
+        utility
+            ``"overlap"`` or ``"surface"``, of which more is better, or ``"width_ratio"``,
+            best at 1.
+        """
+        safe, kept, error = self._worth(risk, utility).T
+        copies = self.table["copies"].to_numpy()
+        keep = []
+        for i in range(len(safe)):
+            margin = TIE * np.hypot(error, error[i])
+            as_good = (safe >= safe[i]) & (kept >= kept[i] - margin)
+            better = (safe > safe[i]) | (kept > kept[i] + margin)
+            keep.append(not np.any((copies == copies[i]) & as_good & better))
+        return self.table[keep].reset_index(drop=True)
+
+    def _worth(self, risk: str, utility: str) -> Floats:
+        """Both respects, more is better, and the error of utility, shape (rows, 3)."""
+        if risk not in RISKS:
+            raise InputError(f"risk must be one of {', '.join(RISKS)}, got {risk!r}")
+        if utility not in UTILITIES:
+            raise InputError(f"utility must be one of {', '.join(UTILITIES)}, got {utility!r}")
+        safe, kept = (
+            self.table[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
+            for name in (risk, utility)
+        )
+        if np.isnan(safe).any():
+            raise InputError(
+                "no record is at risk: no rule of the grid flags any. Give a rule that does, or "
+                'look at risk="sd_all"'
+            )
+        if risk.startswith("share"):
+            safe = -safe
+        error = self.table[f"{utility}_error"].to_numpy(dtype=np.float64)
+        if utility == "width_ratio":
+            kept, error = -np.abs(np.log(kept)), error / kept
+        return np.column_stack([safe, kept, error])
+
+    def plot(
+        self, risk: str = "sd_at_risk_known", utility: str = "overlap", floor: float | None = None
+    ) -> ggplot:
+        """Risk against utility; see :func:`dsstan.release.pictures.plots.plot_frontier`."""
+        from dsstan.release.pictures.risk_plots import plot_frontier
+
+        return plot_frontier(self, risk=risk, utility=utility, floor=floor)
+
+    def __str__(self) -> str:
+        columns = ["setting", "flagged", "copies", *RISKS, *UTILITIES, "passed"]
+        text = self.table[columns].to_string(index=False, float_format=lambda v: f"{v:.3g}")
+        lines = [f"Risk and utility; {int(self.at_risk.sum())} records at risk", text, LEGEND]
+        return "\n".join(lines + [f"{name}: {why}" for name, why in self.failed.items()])
+
+
+def compare(
+    problem: Problem,
+    *,
+    distances: Sequence[float] = (),
+    correlations: Sequence[float] = (),
+    continuous: bool = False,
+    gammas: Sequence[float] = (np.inf,),
+    protections: Sequence[str] = ("paper",),
+    copies: Sequence[int] = (20,),
+    start: Fit | None = None,
+    cov_model: str | None = None,
+    priors: Priors | None = None,
+    relative: float = 0.10,
+    draws: int | None = None,
+    engine: str = "auto",
+    seed: int | None = None,
+    workers: int = 1,
+    cluster: Any = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    **sampler: Any,
+) -> Frontier:
+    """Judge every combination of rule, gamma, protection and L.
+
+    Parameters
+    ----------
+    problem
+        The prepared table.
+    distances, correlations
+        Rules: values of M, values of c; see :func:`dsstan.flag_isolated`. With neither,
+        c = 0.20.
+    continuous
+        Also judge continuous weights (protection ``paper``, their own gamma).
+    gammas, protections, copies
+        See :func:`dsstan.fit`; under ``cut`` gamma makes no difference and is left out.
+        Each L is at least 2.
+    start
+        The unrestricted fit; by default fitted here.
+    cov_model, priors, engine, sampler
+        See :func:`dsstan.fit`.
+    relative
+        Tolerance of the shares.
+    draws
+        Posterior draws behind the attacker's sds; see :func:`dsstan.risk.attacker.attack`.
+    seed
+        Root seed. Every setting has a stream of its own, so its fit and copies do not depend
+        on the rest of the grid, on ``workers``, ``cluster`` or on what was resumed. Which are
+        at risk does depend on the grid.
+    workers
+        Settings judged at a time, in threads; the sampler runs in processes of its own.
+    cluster
+        Worker processes that judge settings instead, here or on other machines: a number of them,
+        the address of a Dask scheduler or a ``distributed.Client``; see
+        :func:`dsstan.core.distributed.connect`.
+    folder
+        Where finished settings are kept, readable by their owner only; made if need be.
+        Confidential. A second call with the same folder, problem and settings reads them.
+
+    Returns
+    -------
+    Frontier
+        ``table``: ``setting``, ``rule``, ``value``, ``threshold`` (M), ``flagged``, ``gamma``,
+        ``protection``, ``effect``, ``copies``, ``passed`` (the fit's verdict); ``sd_at_risk_known``
+        and ``sd_at_risk_fixed``, the smallest sd of a record at risk that an intruder who
+        knows all others is left with, where he knows the variances behind each copy and
+        where they tell him nothing; ``sd_at_risk_median`` and ``sd_all``, where he knows
+        them, the median of those at risk and the smallest of all records; ``share_at_risk``,
+        ``share_others``, mean shares of copies near the truth; ``overlap`` (Karr et al.
+        2006, at least 0) and ``width_ratio`` of the least-squares intervals, means over
+        the terms; ``surface``, correlation of the copies' mean predicted surface with the
+        original's; of these, ``_error``, the Monte Carlo error of a mean over up to ten
+        sets of L copies; ``sigma_sq``, ``tau_sq``, posterior means.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, or the folder belongs to another problem.
+    """
+    begin = time.perf_counter()
+    settings = grid_of(distances, correlations, continuous, gammas, protections)
+    check_comparison(problem, copies, workers, start)
+    if cluster is not None and workers != 1:
+        raise InputError("workers are threads of this process: leave them out with a cluster")
+    store = Store(None if folder is None else Path(folder))
+    root = store.root(seed)
+    common: dict[str, Any] = {
+        # Chosen here: a worker might choose another, and other draws with it.
+        **{"engine": get_engine(engine).name, "progress": False, "priors": priors},
+        # Surfaces are judged with the exact covariance.
+        **{"cov_model": check_cov_model(cov_model, start), "covariance": "exact", **sampler},
+    }
+    with threadpool_limits(limits=1, user_api="blas"):
+        first = seed_of(stream(root, FRONTIER, b"unrestricted"))
+        if start is not None:
+            require_exact(start)
+        free = start or fit(problem, seed=first, **{**common, "progress": progress})
+        of = fingerprint(free)
+        store.belongs_to(of)
+        unrestricted_terms(free)  # what every attack needs, once, before the threads
+        smoothed, unusable = _all_smoothed(free, settings)
+        counts = sorted({int(c) for c in copies})
+        judged = {"copies": counts, "relative": relative, "draws": draws}
+        tasks = _tasks(free, of, smoothed, judged, common, root)
+        cells, failed, computed = _run(tasks, store, free, workers, cluster, progress)
+    at_risk = np.zeros(problem.n_records, dtype=bool)
+    for own, _ in smoothed.values():
+        at_risk |= own.flagged & (own.rule != "continuous")
+    rows = [
+        {**_labels(s, smoothed[s][0] if s in smoothed else None, cells[s]), **row}
+        for s in tasks
+        if s in cells
+        for row in cells[s].rows(at_risk)
+    ]
+    return Frontier(
+        table=pd.DataFrame(rows),
+        at_risk=at_risk,
+        failed={str(s): why for s, why in {**unusable, **failed}.items()},
+        seed=root,
+        computed=computed,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def check_comparison(
+    problem: Problem, copies: Sequence[int], workers: int, start: Fit | None
+) -> None:
+    """Refuse what would fail only after the first fit."""
+    require_complete(problem)
+    if isinstance(copies, int | str) or not len(copies):
+        raise InputError("copies must be a sequence of numbers of copies")
+    for count in (*copies, workers):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise InputError("copies and workers must be whole numbers from 1 on")
+    if min(copies) < 2:
+        raise InputError("utility needs at least two copies, so copies must be at least 2")
+    if start is not None and start.problem is not problem:
+        raise InputError("start is a fit of another problem")
+    if start is not None and start.kind != "unrestricted":
+        raise InputError("start must be the unrestricted fit")
+
+
+def fingerprint(free: Fit) -> str:
+    """What a kept setting depends on beside itself: table, unrestricted fit, software."""
+    problem = free.problem
+    words = (
+        *(__version__, problem.formula, problem.table[problem.response].dtype),
+        *(free.prior_settings, free.fingerprint, free.engine, free.engine_version),
+    )
+    digest = hashlib.sha256("\n".join(map(str, words)).encode())
+    draws = (free.draws[name] for name in sorted(free.draws))
+    for part in (problem.y, problem.original(), problem.X, problem.sites, *draws):
+        digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+    return digest.hexdigest()
+
+
+Smoothed = tuple[Weights, float]
+"""Weights and gamma of a setting."""
+
+
+def _all_smoothed(
+    free: Fit, settings: list[Setting]
+) -> tuple[dict[Setting, Smoothed], dict[Setting, str]]:
+    """Weights and gamma of every setting, and why those that have none do not."""
+    smoothed, unusable = {}, {}
+    for setting in settings:
+        try:
+            smoothed[setting] = _smoothed(free, setting)
+        except DsstanError as error:
+            unusable[setting] = str(error)
+    return smoothed, unusable
+
+
+def _smoothed(free: Fit, setting: Setting) -> Smoothed:
+    """The setting's weights and gamma."""
+    if setting.rule == "continuous":
+        return continuous_weights(free)
+    if setting.rule == "distance":
+        return flag_isolated(free, distance=setting.value), setting.gamma
+    return flag_isolated(free, correlation=setting.value), setting.gamma
+
+
+def _labels(setting: Setting, weights: Weights | None, cell: Cell) -> dict[str, Any]:
+    """Columns that say what a row is."""
+    return {
+        "setting": str(setting),
+        "rule": setting.rule,
+        "value": setting.value if np.isfinite(setting.value) else pd.NA,
+        "threshold": weights.threshold
+        if weights is not None and np.isfinite(weights.threshold)
+        else pd.NA,
+        "flagged": 0 if weights is None else weights.n_flagged,
+        "gamma": cell.gamma,
+        "protection": setting.protection,
+        "effect": cell.effect,
+        "passed": cell.passed,
+        "sigma_sq": cell.sigma_sq,
+        "tau_sq": cell.tau_sq,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One setting to be judged: its key in the store, and the work."""
+
+    key: str
+    work: partial[Cell]
+
+
+def _tasks(
+    free: Fit,
+    of: str,
+    smoothed: dict[Setting, Smoothed],
+    judged: dict[str, Any],
+    common: dict[str, Any],
+    root: int,
+) -> dict[Setting, _Task]:
+    """No protection first, then every setting. Settings that flag the same records share a key."""
+    settled = {**judged, **common, "priors": repr(common["priors"]), "root": str(root), "of": of}
+    shared = json.dumps(settled, sort_keys=True).encode()
+    out = {}
+    for setting in (Setting("none"), *smoothed):
+        own, gamma = smoothed.get(setting, (None, setting.gamma))
+        mark = f"{gamma} {setting.protection} ".encode()
+        mark += b"" if own is None else own.a.tobytes()
+        key = hashlib.sha256(mark + shared).hexdigest()[:32]
+        protection = {"weights": own, "gamma": gamma, "protection": setting.protection}
+        out[setting] = _Task(key, partial(_judge, free, protection, judged, common, root, mark))
+    return out
+
+
+def _judge(
+    free: Fit,
+    protection: dict[str, Any],
+    judged: dict[str, Any],
+    common: dict[str, Any],
+    root: int,
+    mark: bytes,
+) -> Cell:
+    """Fit a setting, unless it protects nothing, and measure it."""
+    fitted = free
+    if protection["weights"] is not None:
+        seed = seed_of(stream(root, FRONTIER, b"fit " + mark))
+        fitted = fit(free.problem, start=free, seed=seed, **protection, **common)
+    return measure(fitted, free, **judged, seed=seed_of(stream(root, FRONTIER, b"copies " + mark)))
+
+
+def _run(
+    tasks: dict[Setting, _Task],
+    store: Store,
+    free: Fit,
+    workers: int,
+    cluster: Any,
+    progress: bool | None,
+) -> tuple[dict[Setting, Cell], dict[Setting, str], int]:
+    """Judge what the store lacks; a setting that fails costs itself alone."""
+    found = {task.key: store.read(task.key) for task in tasks.values()}
+    cells = {key: cell for key, cell in found.items() if cell is not None}
+    missing = {task.key: task.work for task in tasks.values() if task.key not in cells}
+    failures: dict[str, str] = {}
+    judged = _in_threads(missing, workers) if cluster is None else _on(cluster, missing, free)
+    with progress_bar("compare", progress) as advance, closing(judged):
+        for done, (key, outcome) in enumerate(judged, 1):
+            if isinstance(outcome, DsstanError):
+                failures[key] = str(outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                cells[key] = outcome
+                store.write(key, outcome)
+            advance(done / len(missing))
+    good = {s: cells[task.key] for s, task in tasks.items() if task.key in cells}
+    bad = {s: failures[task.key] for s, task in tasks.items() if task.key in failures}
+    return good, bad, len(missing) - len(failures)
+
+
+_Outcomes = Generator[tuple[str, Cell | BaseException], None, None]
+"""Settings by key as they are ready, with what went wrong in place of a cell."""
+
+
+def _in_threads(missing: dict[str, partial[Cell]], workers: int) -> _Outcomes:
+    """Judge settings in threads of this process."""
+    with ThreadPoolExecutor(workers) as pool:
+        running = {pool.submit(work): key for key, work in missing.items()}
+        try:
+            for future in as_completed(running):
+                error = future.exception()
+                yield running[future], future.result() if error is None else error
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def _on(cluster: Any, missing: dict[str, partial[Cell]], free: Fit) -> _Outcomes:
+    """Judge settings on worker processes; the table and the unrestricted fit move once."""
+    from dsstan.core.distributed import outcomes
+
+    if not missing:
+        return
+    calls = {key: work.args[1:] for key, work in missing.items()}
+    with closing(outcomes(cluster, _judge, calls, first=free)) as done:
+        yield from done

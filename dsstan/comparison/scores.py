@@ -1,0 +1,331 @@
+"""One setting of a comparison: what it is, what was measured, and where it is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsstan.analysis.overlap import interval_overlap
+from dsstan.analysis.spatial_surfaces import predicted_surface, surface_correlation
+from dsstan.analysis.utility import least_squares, least_squares_of_copies
+from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.core.errors import InputError
+from dsstan.core.seeds import root_seed, seed_of
+from dsstan.core.workspace import write_private
+from dsstan.models.fit import PROTECTIONS, Fit
+from dsstan.models.predictive import carried_effect
+from dsstan.models.weights import PAPER_CORRELATION, smoothing
+from dsstan.risk.attacker import attack
+from dsstan.risk.disclosure import within
+
+Floats = NDArray[np.float64]
+Truths = NDArray[np.bool_]
+
+
+LEGEND = (
+    "sd: what is left to one who knows all other records, modelled scale, smallest over the "
+    "records at risk (those that any rule flags) or over all; known and median: he knows the "
+    "variances behind each copy, fixed: they tell him nothing. share: copies near the truth. "
+    "overlap and width_ratio: of the regression's intervals. surface: correlation of predicted "
+    "surfaces. passed: the fit's verdict"
+)
+
+MOST_SETS, ALL_COPIES = 10, 400
+"""Sets of copies behind a mean of utility, and copies of all sets together."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way of protecting the table.
+
+    Attributes
+    ----------
+    rule
+        ``"none"``, ``"distance"``, ``"correlation"`` or ``"continuous"``.
+    value
+        M or c of the rule; NaN where it has none.
+    gamma, protection
+        See :func:`dsstan.fit`.
+    """
+
+    rule: str
+    value: float = float("nan")
+    gamma: float = 0.0
+    protection: str = "none"
+
+    def __str__(self) -> str:
+        if self.rule == "none":
+            return "no protection"
+        if self.rule == "continuous":
+            return f"continuous weights, {self.protection}"
+        name = {"distance": f"M = {self.value:.4g}", "correlation": f"c = {self.value:.4g}"}
+        gamma = "" if self.protection == "cut" else f", gamma {self.gamma:.4g}"
+        return f"{name.get(self.rule, self.rule)}{gamma}, {self.protection}"
+
+
+def grid_of(
+    distances: Sequence[float],
+    correlations: Sequence[float],
+    continuous: bool,
+    gammas: Sequence[float],
+    protections: Sequence[str],
+) -> list[Setting]:
+    """Every combination, once."""
+    if not distances and not correlations and not continuous:
+        correlations = (PAPER_CORRELATION,)
+    for name, values in (("gammas", gammas), ("protections", protections)):
+        if isinstance(values, str) or not len(values):
+            raise InputError(f"{name} must be a sequence with at least one entry")
+    for protection in protections:
+        if protection not in PROTECTIONS:
+            raise InputError(
+                f"protections must be among {', '.join(PROTECTIONS)}, got {protection!r}"
+            )
+    for gamma in gammas:
+        smoothing(gamma, np.zeros(1))
+        if gamma == 0:
+            raise InputError("gamma 0 is no protection, which is always in the table: leave it out")
+    for M in distances:
+        if not (np.isfinite(M) and M > 0):
+            raise InputError(f"distances must be positive and finite, got {M!r}")
+    for c in correlations:
+        if not 0 < c < 1:
+            raise InputError(f"correlations must lie between 0 and 1, got {c!r}")
+    rules = [("distance", float(v)) for v in distances]
+    rules += [("correlation", float(v)) for v in correlations]
+    found = [
+        Setting(rule, value, np.inf if protection == "cut" else float(gamma), protection)
+        for rule, value in rules
+        for protection in protections
+        for gamma in gammas
+    ]
+    if continuous:
+        found.append(Setting("continuous", protection="paper"))
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """What was measured of one setting. Confidential.
+
+    Attributes
+    ----------
+    copies
+        Each L.
+    known, fixed
+        Attacker sds after each L, shape (len(copies), N): the variances known, or
+        telling nothing.
+    shares
+        Share of copies near the truth, shape (len(copies), N).
+    overlap, width_ratio, surface
+        Utility at each L, a mean over several sets of L copies, and its Monte Carlo error.
+    """
+
+    gamma: float
+    effect: str
+    passed: bool
+    sigma_sq: float
+    tau_sq: float
+    copies: list[int]
+    overlap: list[float]
+    width_ratio: list[float]
+    surface: list[float]
+    overlap_error: list[float]
+    width_ratio_error: list[float]
+    surface_error: list[float]
+    known: Floats = field(repr=False)
+    fixed: Floats = field(repr=False)
+    shares: Floats = field(repr=False)
+
+    def rows(self, at_risk: Truths) -> list[dict[str, Any]]:
+        """One row for each L, the records at risk apart from the others."""
+        out: list[dict[str, Any]] = []
+        for i, count in enumerate(self.copies):
+            row: dict[str, Any] = {"copies": count}
+            for name, sd in (("sd_at_risk_known", self.known), ("sd_at_risk_fixed", self.fixed)):
+                row[name] = float(sd[i][at_risk].min()) if at_risk.any() else pd.NA
+            row["sd_at_risk_median"] = (
+                float(np.median(self.known[i][at_risk])) if at_risk.any() else pd.NA
+            )
+            row["sd_all"] = float(self.known[i].min())
+            for name, members in (("share_at_risk", at_risk), ("share_others", ~at_risk)):
+                share = self.shares[i][members]
+                row[name] = float(share.mean()) if share.size else pd.NA
+            for name in ("overlap", "width_ratio", "surface"):
+                row[name] = getattr(self, name)[i]
+                row[f"{name}_error"] = getattr(self, f"{name}_error")[i]
+            out.append(row)
+        return out
+
+
+def measure(
+    fitted: Fit, free: Fit, copies: Sequence[int], relative: float, draws: int | None, seed: int
+) -> Cell:
+    """Risk and utility of one fit at every L.
+
+    A fit that failed its verdict is measured all the same, and says so.
+    """
+    found = attack(fitted, against=free, copies=max(copies), draws=draws, progress=False)
+    truth = fitted.problem.original()
+    sigma_sq, tau_sq, phi = (float(np.median(free.draws[k])) for k in ("sigma_sq", "tau_sq", "phi"))
+    covariance = (sigma_sq, tau_sq, phi)
+    original = predicted_surface(fitted, fitted.problem.y, covariance)
+    shares, means, errors = [], [], []
+    for count in copies:
+        near, kept = np.zeros(len(truth)), []
+        for release in _sets(fitted, count, seed):
+            near += within(release.values, truth, relative * np.abs(truth))
+            mean = predicted_surface(fitted, release.modelled().mean(axis=0), covariance)
+            kept.append((*_regression(release), surface_correlation(mean, original)))
+        shares.append(near / len(kept))
+        means.append(np.mean(kept, axis=0))
+        errors.append(np.std(kept, axis=0, ddof=1) / np.sqrt(len(kept)))
+    overlap, width, surface = np.transpose(means).tolist()
+    overlap_error, width_error, surface_error = np.transpose(errors).tolist()
+    return Cell(
+        gamma=fitted.gamma,
+        effect=carried_effect(fitted)[1],
+        passed=fitted.verdict.passed and free.verdict.passed,
+        sigma_sq=float(fitted.draws["sigma_sq"].mean()),
+        tau_sq=float(fitted.draws["tau_sq"].mean()),
+        copies=[int(count) for count in copies],
+        overlap=overlap,
+        width_ratio=width,
+        surface=surface,
+        overlap_error=overlap_error,
+        width_ratio_error=width_error,
+        surface_error=surface_error,
+        known=np.stack([found.sd(count, variances="known") for count in copies]),
+        fixed=np.stack([found.sd(count) for count in copies]),
+        shares=np.stack(shares),
+    )
+
+
+def _sets(fitted: Fit, count: int, seed: int) -> Iterator[Synthesis]:
+    """Several sets of copies: 10, or as many as come to 400 copies, at least 2."""
+    children = np.random.SeedSequence(seed).spawn(max(2, min(MOST_SETS, ALL_COPIES // count)))
+    for child in children:
+        yield synthesise(
+            fitted,
+            count,
+            seed=seed_of(child),
+            accept_failed=True,
+            accept_few_draws=True,
+            progress=False,
+        )
+
+
+def _regression(release: Synthesis) -> tuple[float, float]:
+    """Mean overlap, at least 0 each, and mean width ratio of the least-squares intervals."""
+    X, y = release.problem.X, release.problem.y
+    mine, theirs = least_squares(X, y), least_squares_of_copies(X, release.modelled())
+    found = interval_overlap((mine.low, mine.high), (theirs.low, theirs.high))
+    return float(np.mean(found.truncated)), float(np.mean(found.width_ratio))
+
+
+def _checksum(raw: dict[str, Any]) -> str:
+    """Of a setting as JSON."""
+    return hashlib.sha256(json.dumps(raw, sort_keys=True).encode()).hexdigest()
+
+
+class Store:
+    """Finished settings in a private folder, or nowhere.
+
+    One JSON file a setting, written whole and then renamed; ``run.json`` holds the root
+    seed and what data the settings belong to.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        if folder is None:
+            return
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+        except OSError as error:
+            raise InputError(
+                f"the folder {folder} can't be made: {error.strerror or type(error).__name__}"
+            ) from None
+
+    def root(self, seed: int | None) -> int:
+        """The folder's root seed, else the one given or a fresh one, which is kept."""
+        known = self._json("run")
+        if known is None and self.folder is not None and any(self.folder.glob("*.json")):
+            raise InputError(
+                f"the folder {self.folder} holds finished settings but its run.json is missing or "
+                "damaged, so it can't be told whose they are: choose another folder"
+            )
+        if known is None:
+            root = root_seed(seed)
+            self._write("run", {"seed": str(root), "belongs_to": None})
+            return root
+        root = int(known["seed"])
+        if seed is not None and seed != root:
+            raise InputError(
+                f"the folder {self.folder} was made with another seed: leave the seed out to go "
+                "on, or choose another folder"
+            )
+        return root
+
+    def belongs_to(self, fingerprint: str) -> None:
+        """Refuse a folder with settings of other data, or of another unrestricted fit."""
+        known = self._json("run")
+        if known is None:
+            return
+        if known["belongs_to"] is None:
+            self._write("run", {**known, "belongs_to": fingerprint})
+        elif known["belongs_to"] != fingerprint:
+            raise InputError(
+                f"the folder {self.folder} holds a comparison of another table or another "
+                "unrestricted fit (its formula, priors and sampler settings count): choose another "
+                "folder"
+            )
+
+    def read(self, key: str) -> Cell | None:
+        """A finished setting; None where there is none, or its file is damaged."""
+        kept = self._json(key)
+        try:
+            raw = kept["cell"]
+            if kept["sha256"] != _checksum(raw):
+                return None
+            for name in ("known", "fixed", "shares"):
+                raw[name] = np.array(raw[name], dtype=np.float64)
+            return Cell(**raw)
+        except (TypeError, KeyError, ValueError):
+            return None
+
+    def write(self, key: str, cell: Cell) -> None:
+        """Keep a finished setting."""
+        raw = asdict(cell)
+        for name in ("known", "fixed", "shares"):
+            raw[name] = raw[name].tolist()
+        self._write(key, {"sha256": _checksum(raw), "cell": raw})
+
+    def _json(self, name: str) -> Any:
+        """A file's content; None where it is missing or no JSON."""
+        if self.folder is None:
+            return None
+        try:
+            return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        """Write a file whole: infinite sds and gammas are JSON's extension that Python reads."""
+        if self.folder is None:
+            return
+        try:
+            write_private(self.folder / f"{name}.json", json.dumps(content).encode())
+        except OSError as error:
+            raise InputError(
+                f"the folder {self.folder} can't be written to: "
+                f"{error.strerror or type(error).__name__}"
+            ) from None

@@ -1,0 +1,264 @@
+"""Several synthetic columns, each drawn given the synthetic values of the former.
+
+The models are fitted to the real table: age by its covariates, price by age and others. Copy l of
+price is then drawn at the ages of copy l (section 6 of Quick, Holan and Wikle 2018), so that the
+copies hold the joint law that the models describe, and the rule of Reiter (2003) serves any
+analysis of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsstan.copies.synthesis import Synthesis, check_release, draw_copies, find_digits
+from dsstan.core.errors import InputError
+from dsstan.core.seeds import root_seed, seed_bits
+from dsstan.models.fit import Fit
+from dsstan.risk.disclosure import RELATIVE
+from dsstan.table.formula import Design, ParsedFormula
+from dsstan.table.problem import Problem
+
+__all__ = ["GivenSynthesis", "check_chain", "check_columns", "joint_disclosure", "synthesise_given"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GivenSynthesis(Synthesis):
+    """Copies of one column drawn at the synthetic values of others, and those with it.
+
+    It is the release of all of them: its tables hold every synthetic column.
+
+    Attributes
+    ----------
+    given
+        The copies of the columns before, in the order in which they were drawn.
+    """
+
+    given: tuple[Synthesis, ...] = field(repr=False, default=())
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(step.problem.response) for step in self.given)
+        return f"{super().__repr__()}, given {names}"
+
+    @property
+    def steps(self) -> tuple[Synthesis, ...]:
+        """Every synthetic column's copies, in the order in which they were drawn."""
+        return (*self.given, self)
+
+    def table(self, copy: int) -> pd.DataFrame:
+        """Copy number ``copy``, from 0: the input table with every synthetic column replaced."""
+        table = self.given[-1].table(copy)
+        response = self.problem.response
+        table[response] = super().table(copy)[response]
+        return table
+
+    def designs(self, design: Design) -> Iterator[Floats]:
+        """Design matrix of each copy: its synthetic covariates differ from copy to copy."""
+        for number in range(self.copies):
+            yield design.X_of(self.table(number))
+
+    def _from(self, fit: Fit) -> Synthesis:
+        """As many copies from another fit, at the same synthetic covariates."""
+        return self._as_many(fit, given=self.given[-1])
+
+
+def synthesise_given(
+    fit: Fit,
+    given: Synthesis,
+    *,
+    seed: int | None,
+    effect: str,
+    workers: int,
+    accept_failed: bool,
+    accept_few_draws: bool,
+    strict: bool,
+    rounding: str,
+    progress: bool | None,
+) -> GivenSynthesis:
+    """Copies of the next column of a chain; see :func:`dsstan.synthesise`.
+
+    Parameters
+    ----------
+    fit
+        Of the real table.
+    given
+        The copies before, as many as are drawn.
+
+    Raises
+    ------
+    InputError
+        If the two are not of one table, a column is synthetic already, a step before used the
+        real values of this one, or the formula takes a synthetic column as a category.
+    TableError
+        If a synthetic covariate takes a term of the formula out of its range.
+    ConvergenceError
+        If the fit failed its verdict.
+    """
+    begin = time.perf_counter()
+    steps = given.steps
+    check_chain([step.problem for step in steps], fit.problem)
+    made = [step.problem.response for step in steps]
+    check_columns(made, fit.other_columns, len(steps) + 1)
+    for number, step in enumerate(steps, 1):
+        check_columns([fit.problem.response], step.fit.other_columns, number)
+    for one in (*(step.fit for step in steps), fit):
+        column = None if one.weights is None else one.weights.column
+        if column in (*made, fit.problem.response):
+            raise InputError(
+                f"column {column!r} holds the weights of a step, so it is withheld, and can't be "
+                "synthetic too: give the weights as numbers, own_weights(problem, values)"
+            )
+    copies = given.copies
+    check_release(fit, copies, effect, workers, accept_failed, accept_few_draws, strict, rounding)
+    problem, root = fit.problem, root_seed(seed)
+    law = fit.predictive(effect)
+    digits = find_digits(problem) if rounding == "auto" else None
+
+    uses = set(problem.design.formula.columns) & set(made)
+    # Made before the threads begin: formulaic's warnings are caught by a filter that all share.
+    laws = [
+        law.with_design(problem.design.X_of(given.table(k))) if uses else law for k in range(copies)
+    ]
+    values, picks, moved = draw_copies(
+        law,
+        copies,
+        root=root,
+        digits=digits,
+        laws=laws.__getitem__,
+        workers=workers,
+        progress=progress,
+    )
+    return GivenSynthesis(
+        fit,
+        values,
+        law.effect,
+        picks,
+        root,
+        time.perf_counter() - begin,
+        (accept_failed, accept_few_draws),
+        moved,
+        digits,
+        seed_bits(seed),
+        given=steps,
+    )
+
+
+def check_chain(before: list[Problem], last: Problem) -> None:
+    """Refuse steps that make no chain.
+
+    Parameters
+    ----------
+    before
+        The problems whose copies are drawn first, in their order.
+    last
+        The problem whose copies are drawn next.
+
+    Raises
+    ------
+    InputError
+        See :func:`synthesise_given`.
+    """
+    made: list[str] = []
+    for number, problem in enumerate(before, 1):
+        formula = problem.design.formula
+        if problem.response == last.response:
+            raise InputError(
+                f"column {last.response!r} is synthetic already, by step {number} of the chain"
+            )
+        if last.response in formula.columns:
+            raise InputError(
+                f"step {number} of the chain, {formula.text!r}, uses {last.response!r}, which is "
+                "synthesised only after it: its copies hold the real values of that column. Draw "
+                f"{last.response!r} first, or take it out of that formula"
+            )
+        if not _same_table(problem, last):
+            raise InputError(
+                f"step {number} of the chain was prepared from another table: prepare all steps "
+                "from the same one"
+            )
+        if {problem.response, last.response} & {*problem.coord_names, *last.coord_names}:
+            raise InputError(
+                "a synthetic column can't be a coordinate of another step: coordinates are "
+                "released as they are"
+            )
+        if problem.n_missing or last.n_missing:
+            raise InputError(
+                "a response that is missing in some records can't be part of a chain: leave those "
+                "records out"
+            )
+        made.append(problem.response)
+    _check_kinds(last.design.formula, made)
+
+
+def check_columns(made: list[str], others: tuple[str, ...], number: int) -> None:
+    """Refuse a step that takes a synthetic column as its offset, its groups or its brackets.
+
+    Parameters
+    ----------
+    made
+        Synthetic columns.
+    others
+        Such columns of the step.
+    number
+        Of the step, from 1.
+
+    Raises
+    ------
+    InputError
+        If so: its copies would hold the real values of that column.
+    """
+    shared = [name for name in others if name in made]
+    if shared:
+        raise InputError(
+            f"step {number} of the chain takes the synthetic column {shared[0]!r} as its offset, "
+            "its groups or its brackets, and would take the real values: use another column there"
+        )
+
+
+def _check_kinds(formula: ParsedFormula, made: list[str]) -> None:
+    """A synthetic column is a number: its copies may lack a level, or have a new one."""
+    named = [name for name in made if name in formula.coded]
+    if named:
+        raise InputError(
+            f"the formula {formula.text!r} takes the synthetic column {named[0]!r} as a category; "
+            "its copies may have other levels than the table: use it as a number"
+        )
+
+
+def _same_table(one: Problem, other: Problem) -> bool:
+    """Whether two problems were prepared from the same rows and columns."""
+    return bool(one.table.index.equals(other.table.index) and one.table.equals(other.table))
+
+
+def joint_disclosure(release: GivenSynthesis, *, relative: float = RELATIVE) -> pd.DataFrame:
+    """Share of copies near the truth in every synthetic column at once.
+
+    Parameters
+    ----------
+    release
+        The chain.
+    relative
+        Tolerance as a share of the true value, of each column.
+
+    Returns
+    -------
+    DataFrame
+        One row a record: ``flagged`` (by any step), the share of copies near the truth of each
+        column, and of all at once (``all``). Confidential.
+    """
+    flagged = np.any([step.fit.flagged for step in release.steps], axis=0)
+    near = []
+    table = pd.DataFrame({"flagged": flagged}, index=release.problem.table.index)
+    for step in release.steps:
+        truth = step.problem.original()
+        near.append(np.abs(step.values - truth) <= relative * np.abs(truth))
+        table[step.problem.response] = near[-1].mean(axis=0)
+    table["all"] = np.mean(np.all(near, axis=0), axis=0)
+    return table

@@ -1,0 +1,208 @@
+"""Statistics of the profile surface by Vecchia's approximation, in time linear in N.
+
+The density of the response is written as a product of conditionals, each given at most m records
+that come before in an ordering (Vecchia 1988, *JRSS B* 50; for the response with a nugget Datta,
+Banerjee, Finley and Gelfand 2016, *JASA* 111). Both statistics are then sums over records:
+
+    log|C| = sum_i log F_i,    Z'C^-1 Z = sum_i u_i u_i' / F_i
+
+with F_i and u_i the conditional variance and the residual of row i of Z given its neighbours.
+For a record, M among itself and its neighbours is reduced to tridiagonal form once for each phi,
+keeping the record's own axis; every nugget ratio r then costs one elimination that ends in F_i
+and u_i. Fully smoothed records (A_ii = 0) are independent of all others and need no neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.core.errors import SurfaceError
+from dsstan.covariance.correlation import correlation_code
+from dsstan.covariance.likelihood_surface import Rotation, coefficients_at, rotate
+from dsstan.covariance.vecchia.neighbours import Neighbours, neighbours_of
+
+if TYPE_CHECKING:
+    from dsstan.table.problem import Problem
+
+__all__ = ["VecchiaStatistics"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class VecchiaStatistics:
+    """Statistics of the surface as sums over records.
+
+    Attributes
+    ----------
+    rotation
+        The data, in the records' own order.
+    neighbours
+        Of the records with a spatial effect, in the ordering.
+    sites, a, own, z
+        Those records in the ordering: sites (q, 2), diagonals of A and of M (q,), rows of
+        Z (q, P + 1).
+    z_free, own_free
+        The records without a spatial effect: rows of Z, and their common M_ii.
+    code
+        Of the correlation function.
+    """
+
+    rotation: Rotation = field(repr=False)
+    neighbours: Neighbours = field(repr=False)
+    sites: Floats = field(repr=False)
+    a: Floats = field(repr=False)
+    own: Floats = field(repr=False)
+    z: Floats = field(repr=False)
+    z_free: Floats = field(repr=False)
+    own_free: float
+    code: int
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        rows: NDArray[np.intp],
+        *,
+        a_diag: Floats,
+        protection: str,
+        cov_model: str = "exponential",
+        neighbours: int = 15,
+        ordering: str = "maxmin",
+    ) -> VecchiaStatistics:
+        """Order the informing records and find their neighbours.
+
+        Parameters
+        ----------
+        problem, rows
+            The prepared table and the positions of its n informing records.
+        a_diag, protection
+            Of those records; see :func:`dsstan.covariance.likelihood_surface.smoothed_correlation`.
+        cov_model
+            Correlation function.
+        neighbours, ordering
+            m, and an ordering; see :func:`dsstan.covariance.vecchia.neighbours.order_places`.
+        """
+        rotation = rotate(problem.X[rows], problem.y[rows])
+        kept = np.flatnonzero(a_diag != 0.0)
+        near = neighbours_of(problem, rows[kept], neighbours, ordering)
+        ordered = kept[near.order]
+        preserving = protection == "preserving"
+        a = np.ascontiguousarray(a_diag[ordered])
+        return cls(
+            rotation,
+            near,
+            np.ascontiguousarray(problem.sites[rows[ordered]]),
+            a,
+            np.ones(ordered.size) if preserving else a**2,
+            np.ascontiguousarray(rotation.Z[ordered]),
+            rotation.Z[a_diag == 0.0],
+            1.0 if preserving else 0.0,
+            correlation_code(cov_model),
+        )
+
+    @classmethod
+    def plain(
+        cls,
+        X: Floats,
+        y: Floats,
+        sites: Floats,
+        near: Neighbours,
+        cov_model: str = "exponential",
+        own: Floats | None = None,
+    ) -> VecchiaStatistics:
+        """Of records that are all whole in the model.
+
+        Parameters
+        ----------
+        X, y, sites
+            Shapes (n, P), (n,) and (n, 2).
+        near
+            Ordering and neighbours of the sites.
+        cov_model
+            Correlation function.
+        own
+            Diagonal of M, by default 1, shape (n,).
+        """
+        rotation, ones = rotate(X, y), np.ones(len(y))
+        diagonal = ones if own is None else np.ascontiguousarray(own[near.order])
+        return cls(
+            *(rotation, near, np.ascontiguousarray(sites[near.order]), ones, diagonal),
+            *(np.ascontiguousarray(rotation.Z[near.order]), rotation.Z[:0], 0.0),
+            correlation_code(cov_model),
+        )
+
+    def coefficients(self, sigma_sq: float, tau_sq: float, phi: float) -> tuple[Floats, Floats]:
+        """See :func:`dsstan.covariance.likelihood_surface.coefficients_at`."""
+        r = tau_sq / sigma_sq
+        found = self.sums(np.array([phi]), np.array([r]))[0, 0]
+        return coefficients_at(self.rotation, found, sigma_sq, r)
+
+    def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
+        """Statistics at every node.
+
+        Parameters
+        ----------
+        phi, r
+            Nodes, shapes (G,) and (H,).
+        records
+            Places in the ordering whose terms are summed; by default all, and the records
+            without a spatial effect too.
+
+        Returns
+        -------
+        ndarray
+            Shape (G, H, K), scaled as by
+            :func:`dsstan.covariance.likelihood_surface.node_statistics`.
+        """
+        some = np.arange(len(self.sites)) if records is None else records
+        found = self.block_sums(np.ascontiguousarray(phi, dtype=np.float64), r, some)
+        return self.finished(found.sum(axis=0), r, records)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Sites, diagonal of A, own noise, columns and neighbours, as the kernels take them."""
+        return self.sites, self.a, self.own, self.z, self.neighbours.earlier
+
+    def block_sums(self, phi: Floats, r: Floats, records: NDArray[np.int64]) -> Floats:
+        """Sums over each block of records; see
+        :func:`dsstan.covariance.vecchia.kernels.node_sums`."""
+        from dsstan.covariance.vecchia.kernels import PARALLEL, node_sums
+
+        with PARALLEL:
+            return np.asarray(
+                node_sums(*self.arrays, records, phi, np.ascontiguousarray(r), self.code)
+            )
+
+    def finished(self, sums: Floats, r: Floats, records: NDArray[np.int64] | None) -> Floats:
+        """Statistics (G, H, K) from sums over records (G, K, H); of all, those apart are added.
+
+        Raises
+        ------
+        SurfaceError
+            If the covariance of some neighbours is not positive definite.
+        """
+        out = np.moveaxis(sums, 1, 2)
+        if not np.isfinite(out).all():
+            raise SurfaceError(
+                "the covariance is not positive definite at a node of the surface; "
+                "raise the lower bound of tau_sq / sigma_sq (Priors.r_bounds)"
+            )
+        return out + self._apart(r) if records is None else np.asarray(out)
+
+    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
+        """Scaled statistics at each phi, shape (H, K)."""
+        for value in phi:
+            yield self.sums(np.array([value]), r)[0]
+
+    def _apart(self, r: Floats) -> Floats:
+        """Statistics of the records without a spatial effect, shape (H, K)."""
+        count, k = self.z_free.shape
+        scale = (1.0 + r) / (self.own_free + r)
+        squares = (self.z_free.T @ self.z_free)[np.tril_indices(k)]
+        return np.column_stack([-count * np.log(scale), scale[:, None] * squares])

@@ -1,0 +1,267 @@
+"""Where the posterior of (phi, r) lies, so that a surface of many records covers no more.
+
+The error of the interpolated log density grows with N while the posterior shrinks. So the terms
+of some records, each with all its neighbours, give a first surface over the whole range of the
+prior, those of more a second one over the box in which the first is not negligible, and the final
+one, of all records, covers the box in which that one is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.core.errors import SurfaceError
+from dsstan.covariance.likelihood_surface import (
+    TOLERANCE,
+    Statistics,
+    Surface,
+    chebyshev_map,
+    chebyshev_nodes,
+    chebyshev_polynomials,
+    first_nodes,
+    interpolate,
+    log_position,
+    log_position_inv,
+)
+
+__all__ = ["Window", "narrowed_surface", "profile"]
+
+Floats = NDArray[np.float64]
+
+STAGES = ((10_000, (24, 48)), (40_000, (20, 24)), (200_000, (16, 20)))
+"""Records whose terms make a surface before the final one, and its nodes (G, H)."""
+
+DROP = 40.0
+"""Fall of the log density of such a surface, from its top, at which the next box ends."""
+
+EDGE = 25.0
+"""Least fall of the final log density at an end of the box that is not one of the prior."""
+
+LEAST_NODES = (8, 14)
+GRID = 161
+"""Points along each side at which a surface is looked at."""
+
+GROWTH = 1.4
+"""Nodes of the next attempt by those of one whose error was above the tolerance."""
+
+_WIDENINGS = 6
+
+
+class PartialStatistics(Statistics, Protocol):
+    """Statistics that some of the records give as well as all."""
+
+    @property
+    def sites(self) -> Floats:
+        """Places of the records that may be chosen from, shape (q, 2)."""
+
+    def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
+        """Scaled statistics at every node, of some or all records, shape (G, H, K)."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A box of (phi, r) and where in it the log density is highest."""
+
+    phi_bounds: tuple[float, float]
+    r_bounds: tuple[float, float]
+    phi: float
+    r: float
+
+
+def profile(
+    surface: Surface, n: int, phi_bounds: tuple[float, float], r_bounds: tuple[float, float]
+) -> tuple[Floats, Floats, Floats]:
+    """Log density on a grid over a box, at the best beta and sigma_sq of each point.
+
+    Parameters
+    ----------
+    surface
+        Of the statistics.
+    n
+        Number of records that they are sums over.
+    phi_bounds, r_bounds
+        The box, within that of the surface.
+
+    Returns
+    -------
+    phi, r, density
+        Shapes (A,), (B,) and (A, B), up to a constant.
+    """
+    g, h = surface.nodes
+    count = 1 if phi_bounds[0] == phi_bounds[1] else GRID
+    phi = log_position_inv(np.linspace(-1, 1, count), phi_bounds)
+    r = log_position_inv(np.linspace(-1, 1, GRID), r_bounds)
+    t_phi = _basis(phi, surface.phi_bounds, g)
+    t_r = _basis(r, surface.r_bounds, h)
+    s = np.einsum("ag,gkh,bh->abk", t_phi, surface.coefficients.reshape(g, -1, h), t_r)
+    p = surface.rotation.b.size
+    full = np.empty((*s.shape[:2], p + 1, p + 1))
+    rows, cols = np.tril_indices(p + 1)
+    full[..., rows, cols] = s[..., 1:]
+    full[..., cols, rows] = s[..., 1:]
+    # Of some records a column of X may be all zero: its coefficient is then left at 0.
+    least = 1e-13 * np.trace(full[..., :p, :p], axis1=-2, axis2=-1)[..., None, None] * np.eye(p)
+    beta = np.linalg.solve(full[..., :p, :p] + least, full[..., :p, p:])
+    rest = full[..., p, p] - (full[..., p, :p] * beta[..., 0]).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # The factor 1 + r of log|C| and that of the quadratic form cancel.
+        density = -0.5 * (s[..., 0] + n * np.log(rest))
+    return phi, r, np.where(np.isfinite(density), density, -np.inf)
+
+
+def _basis(values: Floats, bounds: tuple[float, float], n: int) -> Floats:
+    """Chebyshev polynomials at values within bounds, shape (len(values), n)."""
+    x = np.clip([log_position(float(v), bounds) for v in values], -1, 1)
+    return np.stack([chebyshev_polynomials(float(v), n) for v in x])
+
+
+def narrowed_surface(
+    source: PartialStatistics,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+    *,
+    nodes: tuple[int, int] | None = None,
+    cov_model: str = "exponential",
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    advance: Callable[[float], None] | None = None,
+) -> tuple[Surface, Window]:
+    """Surface over the part of the range in which the posterior lies, and that part.
+
+    Parameters
+    ----------
+    source
+        Of the statistics.
+    phi_bounds, r_bounds
+        Range of the prior; equal ends of ``phi_bounds`` hold the decay.
+    nodes
+        (G, H), taken as they are; by default by the width of the part.
+    cov_model
+        Correlation function, on which the number of nodes depends.
+    tolerance, seed, advance
+        See :func:`dsstan.covariance.likelihood_surface.interpolate`.
+
+    Raises
+    ------
+    SurfaceError
+        If the tolerance is not met, or the posterior is not found.
+    """
+    rng, count = np.random.default_rng([seed, 1]), len(source.sites)
+    window = Window(phi_bounds, r_bounds, np.nan, np.nan)
+    for size, with_nodes in STAGES:
+        if size < count or np.isnan(window.phi):
+            some = np.sort(rng.choice(count, min(count, size), replace=False))
+            window = _narrower(source, some, window, with_nodes)
+    for _ in range(_WIDENINGS):
+        surface = interpolate(
+            source,
+            window.phi_bounds,
+            window.r_bounds,
+            nodes or _nodes(window, phi_bounds, r_bounds, first_nodes(cov_model)),
+            fixed=nodes is not None,
+            growth=GROWTH,
+            tolerance=tolerance,
+            seed=seed,
+            advance=advance,
+        )
+        wider, found = _checked(surface, window, phi_bounds, r_bounds)
+        if not wider:
+            return surface, found
+        window = found
+    raise SurfaceError(
+        "the posterior of phi and tau_sq / sigma_sq was not found in the range of the prior; give "
+        "narrower ranges (Priors)"
+    )
+
+
+def _narrower(
+    source: PartialStatistics, some: NDArray[np.int64], window: Window, nodes: tuple[int, int]
+) -> Window:
+    """The part of a box in which the terms of some records are not negligible."""
+    phi_bounds, r_bounds = window.phi_bounds, window.r_bounds
+    g, h = nodes
+    g = 1 if phi_bounds[0] == phi_bounds[1] else g
+    phi = log_position_inv(chebyshev_nodes(g), phi_bounds)
+    r = log_position_inv(chebyshev_nodes(h), r_bounds)
+    whole = some.size == len(source.sites)
+    sums = source.sums(phi, r, None if whole else some)
+    n = len(source.rotation.Z) if whole else some.size
+    values = np.stack([(chebyshev_map(h) @ one).T.ravel() for one in sums])
+    first = Surface(
+        chebyshev_map(g) @ values, (g, h), phi_bounds, r_bounds, source.rotation, n, np.inf
+    )
+    at_phi, at_r, density = profile(first, n, phi_bounds, r_bounds)
+    there = density > density.max() - DROP
+    top = np.unravel_index(int(np.argmax(density)), density.shape)
+    return Window(
+        _around(at_phi, there.any(axis=1), phi_bounds),
+        _around(at_r, there.any(axis=0), r_bounds),
+        float(at_phi[top[0]]),
+        float(at_r[top[1]]),
+    )
+
+
+def _around(
+    values: Floats, there: NDArray[np.bool_], bounds: tuple[float, float]
+) -> tuple[float, float]:
+    """The range of the values that are there, one step wider on each side."""
+    if values.size == 1:
+        return bounds
+    where = np.flatnonzero(there)
+    low, high = max(where[0] - 1, 0), min(where[-1] + 1, values.size - 1)
+    return float(values[low]), float(values[high])
+
+
+def _nodes(
+    window: Window,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+    all_nodes: tuple[int, int],
+) -> tuple[int, int]:
+    """Nodes for a box: in proportion to its sides, and some for the least of boxes."""
+    found = []
+    for part, whole, most, least in (
+        (window.phi_bounds, phi_bounds, all_nodes[0], LEAST_NODES[0]),
+        (window.r_bounds, r_bounds, all_nodes[1], LEAST_NODES[1]),
+    ):
+        wide = np.log(whole[1] / whole[0])
+        share = 1.0 if wide == 0 else np.log(part[1] / part[0]) / wide
+        found.append(int(min(most, max(least, np.ceil(most * share)))))
+    return found[0], found[1]
+
+
+def _checked(
+    surface: Surface,
+    window: Window,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+) -> tuple[bool, Window]:
+    """Whether the box must be wider, and the box: the wider one, or this with its top."""
+    phi, r, density = profile(surface, surface.n, window.phi_bounds, window.r_bounds)
+    top = np.unravel_index(int(np.argmax(density)), density.shape)
+    least = density.max() - EDGE
+    along_phi, along_r = density.max(axis=1), density.max(axis=0)
+    new_phi = _wider(window.phi_bounds, phi_bounds, along_phi, least)
+    new_r = _wider(window.r_bounds, r_bounds, along_r, least)
+    wider = new_phi != window.phi_bounds or new_r != window.r_bounds
+    return wider, Window(new_phi, new_r, float(phi[top[0]]), float(r[top[1]]))
+
+
+def _wider(
+    part: tuple[float, float], whole: tuple[float, float], along: Floats, least: float
+) -> tuple[float, float]:
+    """A side of the box, stretched by its own width where the density is high at an end."""
+    if part[0] == part[1]:
+        return part
+    factor = part[1] / part[0]
+    low, high = part
+    if along[0] > least:
+        low = max(whole[0], part[0] / factor)
+    if along[-1] > least:
+        high = min(whole[1], part[1] * factor)
+    return float(low), float(high)

@@ -1,0 +1,332 @@
+"""Adaptive smoothing: weights and the global risk parameter inside the sampler.
+
+Section 6 of Quick, Holan and Wikle (2018) suggests, in place of flags, weights that grow with
+the distance to the nearest neighbour and a global parameter set by the variances,
+
+    a_i = 1 - exp(-phi min_j d_ij),    gamma = max(0, sigma_sq / tau_sq - 1)
+
+with both inside the sampler. A is then a function of (phi, r), r = tau_sq / sigma_sq, and so of
+a node of the profile surface; ``stan/adaptive.stan`` is the model. What it does to flagged and
+to other records is measured in ``docs/explain/adaptive.md``.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from dsstan.core.errors import InputError
+from dsstan.core.progress import progress_bar
+from dsstan.core.seeds import root_seed, stan_seed
+from dsstan.covariance.latent import LatentModel, Parameters, parameters_at, require_complete
+from dsstan.engines import SamplerSettings, get_engine
+from dsstan.engines.programs import Program
+from dsstan.models.adaptive.rules import RULES, AdaptiveRule
+from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
+from dsstan.models.arguments import check_cov_model
+from dsstan.models.fit import Fit
+from dsstan.models.predictive import Predictive, carried_effect
+from dsstan.models.priors import Priors
+from dsstan.models.stan_data import initial_values, natural_data
+from dsstan.models.verdict import diagnose
+from dsstan.models.weights import PAPER_CORRELATION, Weights, neighbour_distances
+from dsstan.table.problem import Problem
+
+__all__ = ["RULES", "AdaptiveFit", "AdaptiveRule", "fit_adaptive"]
+
+Floats = NDArray[np.float64]
+
+PROTECTIONS = ("paper", "preserving")
+PROGRAM = "adaptive"
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveFit(Fit):
+    """A posterior whose A changes from draw to draw.
+
+    ``weights.a`` and ``A`` hold posterior means, for pictures and summaries alone (of a step, a is
+    1 where the mean is above 1/2, and the mean is ``weights.probability``); ``gamma`` is
+    the posterior mean of the global risk parameter. What is drawn or reckoned takes A of its own
+    draw, by :meth:`at`.
+
+    Attributes
+    ----------
+    rule
+        Weights and gamma as functions of (phi, r).
+    nearest
+        Distance of each record to its neighbour, shape (N,).
+    """
+
+    rule: AdaptiveRule = field(default_factory=AdaptiveRule)
+    nearest: Floats = field(repr=False, default_factory=lambda: np.zeros(0))
+
+    smoothing_moves = True
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """The rule, for ``settings.json``."""
+        return {"adaptive": self.rule.settings()}
+
+    @property
+    def public_note(self) -> str:
+        """What the public README must say of this model."""
+        return (
+            "The spatial effect of every record was smoothed by its distance to others, more where "
+            "it stands further away."
+        )
+
+    @property
+    def gamma_draws(self) -> Floats:
+        """Global risk parameter in each draw, shape (chains, samples)."""
+        return self.rule.gamma_at(self.draws["tau_sq"] / self.draws["sigma_sq"])
+
+    def diagonal(self, p: Parameters) -> Floats:
+        """Diagonal of A at one draw, shape (N,)."""
+        return self.rule.diagonal(self.nearest, p.phi, p.tau_sq / p.sigma_sq, self.cov_model)
+
+    def at(self, p: Parameters) -> Fit:
+        """The restricted fit with A of this draw, for everything that is reckoned at the draw."""
+        shared = {f.name: getattr(self, f.name) for f in fields(Fit)}
+        gamma = float(self.rule.gamma_at(p.tau_sq / p.sigma_sq))
+        return Fit(**{**shared, "A": self.diagonal(p), "gamma": gamma})
+
+    def predictive(self, effect: str = "auto") -> Predictive:
+        """How a copy is drawn: A of its own draw."""
+        return AdaptivePredictive(self, effect)
+
+
+class AdaptivePredictive(Predictive):
+    """The Gaussian law of a copy with A of the copy's own draw.
+
+    Under ``paper`` copies carry w* = A w, records with A = 0 w itself; under ``preserving`` all
+    carry w. That goes by the rule and not by the draws: the name is published.
+    """
+
+    fit: AdaptiveFit
+
+    def prepare(self) -> None:
+        """Nothing is shared: A changes from draw to draw."""
+
+    @property
+    def label(self) -> bytes:
+        """What sets these copies apart from others of the same seed."""
+        words = f"adaptive {self.fit.rule} {self.fit.protection} {self.effect}"
+        return f"{self.fit.problem.formula}\0{words}".encode(errors="surrogatepass")
+
+    def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
+        """One copy of the response on its own scale, not yet rounded, shape (N,)."""
+        problem, p = self.fit.problem, parameters_at(self.fit, chain, iteration)
+        here = self.fit.at(p)
+        w = LatentModel(here).draw(p, rng)
+        carried, _ = carried_effect(here, self.effect)
+        noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
+        return np.asarray(problem.transform.inverse(self.X @ p.beta + carried * w + noise))
+
+
+def fit_adaptive(
+    problem: Problem,
+    *,
+    rule: str = "ratio",
+    alpha: float | None = None,
+    correlation: float | None = None,
+    width: float | None = None,
+    gamma: float | None = None,
+    protection: str = "paper",
+    neighbour: int = 1,
+    by_site: bool = False,
+    start: Fit | None = None,
+    cov_model: str | None = None,
+    priors: Priors | None = None,
+    engine: str = "auto",
+    chains: int = 4,
+    warmup: int = 1000,
+    samples: int = 1000,
+    adapt_delta: float = 0.9,
+    max_treedepth: int = 10,
+    nodes: tuple[int, int] | None = None,
+    seed: int | None = None,
+    progress: bool | None = None,
+) -> AdaptiveFit:
+    """Fit with weights and gamma that follow the parameters (section 6 of the paper).
+
+    Parameters
+    ----------
+    problem
+        From :func:`dsstan.prepare`.
+    rule
+        ``"ratio"``, the paper's: a_i = 1 - correlation(d_i) and gamma = max(0,
+        sigma_sq / tau_sq - 1); ``"alpha"``: the same weights, gamma by eq. alpha for the
+        degree of smoothing ``alpha``, clipped at 0; ``"step"``: the paper's flags as a smooth
+        step in log distance about M(phi), with a gamma of its own.
+    alpha
+        Of rule ``"alpha"`` alone, between 0 and 1.
+    correlation, width, gamma
+        Of rule ``"step"`` alone: c (0.20), at which M(phi) is; the width (0.25), of which the
+        flags are the limit 0; the global risk parameter (infinite).
+    protection
+        ``"paper"`` or ``"preserving"``; see :func:`dsstan.fit`.
+    neighbour, by_site
+        Whose distance counts; see :func:`dsstan.models.weights.neighbour_distances`.
+    start
+        The unrestricted fit: its draws start the chains, and disclosure compares with it.
+    cov_model, priors, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
+        See :func:`dsstan.fit`.
+    nodes
+        Nodes (G, H) of the surface, H on each side of the kink; by default as many as the
+        tolerance needs. They cost G H Cholesky factors of N records, here and again in Stan.
+
+    Returns
+    -------
+    AdaptiveFit
+        Whether or not it converged: its ``verdict`` says.
+
+    Raises
+    ------
+    InputError
+        If arguments contradict each other or are out of range.
+    SurfaceError
+        If the interpolation error is not below its tolerance; a step is then too narrow.
+    EngineError
+        If the engine is missing or fails.
+    """
+    begin = time.perf_counter()
+    require_complete(problem)
+    root = root_seed(seed)
+    settings = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
+    chosen = _rule(rule, alpha, correlation, width, gamma)
+    if protection not in PROTECTIONS:
+        raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
+    if start is not None and (start.problem is not problem or start.kind != "unrestricted"):
+        raise InputError("start must be an unrestricted fit of the same problem")
+    cov_model = check_cov_model(cov_model, start)
+    nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site)
+    priors = priors or (start.prior_settings if start is not None else Priors())
+    resolved = priors.resolve(problem.y, problem.X, problem.d_max, cov_model=cov_model)
+    setting = Setting(cdist(problem.sites, problem.sites), nearest, chosen, protection, cov_model)
+    runner = get_engine(engine)
+    with progress_bar("adaptive fit: surface", progress) as advance:
+        surface = build_adaptive_surface(
+            setting,
+            problem.X,
+            problem.y,
+            phi_bounds=resolved.phi_bounds,
+            r_bounds=resolved.r_bounds,
+            nodes=nodes,
+            seed=stan_seed(root),
+            advance=advance,
+        )
+    ones = np.ones(problem.n_records)
+    data = {
+        **natural_data(
+            problem, ones, protection, None, resolved, surface.below, cov_model=cov_model
+        ),
+        **chosen.stan_data(cov_model),
+        "nearest": nearest,
+        "protection": 1 + PROTECTIONS.index(protection),
+        "H": surface.below.nodes[1],
+        "H_above": surface.above.nodes[1],
+    }
+    inits = initial_values(start, surface.below, resolved, None, chains, root, natural=True)
+    with progress_bar(f"adaptive fit: sampling ({runner.name})", progress) as advance:
+        drawn = runner.sample(
+            Program(PROGRAM),
+            data,
+            settings=settings,
+            seed=stan_seed(root),
+            inits=inits,
+            advance=advance,
+        )
+    draws = {key: drawn[key] for key in ("beta", "sigma_sq", "tau_sq", "phi")}
+    error = max(surface.error, float(np.max(drawn["surface_error"])))
+    a, A = _means(draws, chosen, nearest, cov_model)
+    nan = float("nan")
+    return AdaptiveFit(
+        problem=problem,
+        kind="restricted",
+        protection=protection,
+        weights=Weights(
+            # A step flags whom it smooths in more than half of the draws.
+            a=(a > 0.5).astype(np.float64) if rule == "step" else a,
+            rule="adaptive",
+            threshold=nan,
+            correlation=nan,
+            nearest=nearest,
+            probability=a.copy(),
+            neighbour=int(neighbour),
+            by_site=by_site,
+        ),
+        gamma=float(np.mean(chosen.gamma_at(draws["tau_sq"] / draws["sigma_sq"]))),
+        A=A,
+        draws=draws,
+        phi_held=None,
+        priors=resolved,
+        prior_settings=priors,
+        engine=runner.name,
+        engine_version=runner.version,
+        program=PROGRAM,
+        fingerprint=Program(PROGRAM).fingerprint,
+        seed=root,
+        settings=settings,
+        surface_error=error,
+        nodes=surface.nodes,
+        verdict=diagnose(
+            {
+                **{f"beta_{j}": draws["beta"][:, :, j] for j in range(problem.n_terms)},
+                **{name: draws[name] for name in ("sigma_sq", "tau_sq", "phi")},
+            },
+            drawn.sampler,
+            max_treedepth=max_treedepth,
+            surface_error=error,
+            phi_bounds=resolved.phi_bounds,
+            r_bounds=resolved.r_bounds,
+        ),
+        seconds=time.perf_counter() - begin,
+        start=start,
+        cov_model=cov_model,
+        rule=chosen,
+        nearest=nearest,
+    )
+
+
+def _rule(
+    rule: str,
+    alpha: float | None,
+    correlation: float | None,
+    width: float | None,
+    gamma: float | None,
+) -> AdaptiveRule:
+    """The rule with its settings; one of another rule's is refused."""
+    if rule not in RULES:
+        raise InputError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+    if (alpha is None) != (rule != "alpha"):
+        raise InputError('alpha belongs to rule "alpha", which needs it')
+    of_step = {"correlation": correlation, "width": width, "gamma": gamma}
+    if rule != "step":
+        for name, value in of_step.items():
+            if value is not None:
+                raise InputError(f'{name} belongs to rule "step"')
+        return AdaptiveRule(rule, alpha=0.5 if alpha is None else alpha)
+    return AdaptiveRule(
+        "step",
+        c=PAPER_CORRELATION if correlation is None else correlation,
+        width=0.25 if width is None else width,
+        gamma=np.inf if gamma is None else gamma,
+    )
+
+
+def _means(
+    draws: dict[str, Floats], rule: AdaptiveRule, nearest: Floats, cov_model: str
+) -> tuple[Floats, Floats]:
+    """Posterior means of the weights and of the diagonal of A over up to 400 draws, shape (N,)."""
+    phi, r = draws["phi"].ravel(), (draws["tau_sq"] / draws["sigma_sq"]).ravel()
+    picks = np.unique(np.linspace(0, phi.size - 1, 400).astype(int))
+    a = np.mean([rule.weights(nearest, float(phi[k]), cov_model) for k in picks], axis=0)
+    A = np.mean(
+        [rule.diagonal(nearest, float(phi[k]), float(r[k]), cov_model) for k in picks], axis=0
+    )
+    return np.clip(a, 0.0, 1.0), A

@@ -1,0 +1,374 @@
+"""Keep each record's bracket in the copies (section 6, equation trun, of the paper)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import pinvh
+from scipy.spatial.distance import cdist
+
+from dsstan.core.errors import DsstanWarning, InputError
+from dsstan.covariance.correlation import correlation
+from dsstan.covariance.latent import LatentModel, Parameters, parameters_at, require_complete
+from dsstan.engines import SamplerSettings
+from dsstan.models.arguments import check_cov_model
+from dsstan.models.brackets.limits import Brackets, find_brackets
+from dsstan.models.brackets.truncated import fit_truncated
+from dsstan.models.brackets.truncation import truncated_normal
+from dsstan.models.fit import Fit, fit
+from dsstan.models.predictive import Predictive
+from dsstan.models.priors import Priors
+from dsstan.models.weights import Weights
+from dsstan.table.problem import Problem
+
+__all__ = ["LIKELIHOODS", "BracketedFit", "TruncatedFit", "fit_bracketed"]
+
+Floats = NDArray[np.float64]
+
+LIKELIHOODS = ("plain", "truncated")
+"""Likelihoods by name, the default first."""
+
+
+@dataclass(frozen=True, eq=False)
+class BracketedFit(Fit):
+    """The Gaussian fit, with copies that stay in their record's bracket.
+
+    Attributes
+    ----------
+    brackets
+        The brackets, and which record is in which.
+    gaussian
+        The fit without brackets, whose posterior this is; None for the likelihood
+        ``"truncated"``.
+    """
+
+    brackets: Brackets = field(repr=False, default=cast("Brackets", None))
+    gaussian: Fit | None = field(repr=False, default=None)
+
+    likelihood: ClassVar[str] = "plain"
+    outcome: ClassVar[str] = "Gaussian, copies within the bracket of each record"
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """Likelihood and brackets, for ``settings.json``."""
+        kept = self.brackets
+        ends = {
+            name: [None if np.isinf(end) else float(end) for end in pair]
+            for name, *pair in zip(kept.names, kept.low, kept.high, strict=True)
+        }
+        return {
+            "likelihood": self.likelihood,
+            "brackets": ends,
+            "closed": kept.closed,
+            "bracket_column": kept.column,
+            "cov_model": self.cov_model,
+        }
+
+    @property
+    def public_note(self) -> str:
+        """The brackets, and what they tell of each record. Nothing in it is estimated."""
+        if not self.brackets.bounded:
+            return ""
+        response = self.problem.response.replace("`", "'")
+        kept = self.brackets
+        lines = [f"- {word}{_guess(*ends)}" for word, *ends in _rows(kept)]
+        named = f" Column `{kept.column.replace('`', chr(39))}` names them." if kept.column else ""
+        return (
+            f"## Brackets\n\nThe bracket of each record is true: its `{response}` is in the same "
+            f"bracket in every\ncopy as in the original, and the number of records in each bracket "
+            f"is that of the\noriginal.{named} So whoever finds a record learns its bracket for "
+            "certain, and with\nthat the value itself up to the ends:\n\n" + "\n".join(lines)
+        )
+
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The column that names brackets, where there is one."""
+        return () if self.brackets.column is None else (self.brackets.column,)
+
+    def predictive(self, effect: str = "auto") -> Predictive:
+        """Copies: w given y, then a normal cut to the bracket given w."""
+        return BracketedPredictive(self, effect)
+
+
+@dataclass(frozen=True, eq=False)
+class TruncatedFit(BracketedFit):
+    """A fit of the truncated likelihood; ``draws`` hold ``w`` by site as well."""
+
+    likelihood: ClassVar[str] = "truncated"
+    outcome: ClassVar[str] = "Gaussian truncated to the bracket of each record"
+
+    def predictive(self, effect: str = "auto") -> Predictive:
+        """Copies: a normal cut to the bracket given the draw of w."""
+        return TruncatedPredictive(self, effect)
+
+
+class BracketedPredictive(Predictive):
+    """Law of a copy of a bracketed fit: given w, a normal cut to the record's bracket.
+
+    w is drawn given y, not given y and the copy's bracket: the bracket is a function of y, so
+    that y has said it already. Then w, the brackets and the copy have together the law of
+    w, the brackets and y.
+
+    Of a fully smoothed record (A_ii = 0) y says nothing: its w is a draw from the conditional
+    prior given the others, which may lie far outside, and a normal cut about it would pile up at
+    the bracket's end. Its copy is drawn from the law with that w integrated out,
+    N(x_i beta + m_i, v_i + tau_sq) cut to the bracket, each such record by itself.
+    """
+
+    fit: BracketedFit
+
+    def prepare(self) -> None:
+        """The law of w given y."""
+        assert self.fit.gaussian is not None
+        self.model = LatentModel(self.fit.gaussian)
+
+    @property
+    def label(self) -> bytes:
+        """That of the Gaussian copies, and the brackets where there are any."""
+        kept = self.fit.brackets
+        if not kept.bounded:
+            return super().label
+        ends = np.concatenate([kept.first, kept.last]).tobytes()
+        return super().label + self.fit.likelihood.encode() + ends
+
+    @cached_property
+    def lone(self) -> NDArray[np.bool_]:
+        """Fully smoothed records that carry w, at sites where nobody is smoothed less, (N,)."""
+        smoothed = self.fit.A == 0.0
+        informed = np.bincount(self.fit.problem.site, weights=~smoothed) > 0
+        return np.asarray(smoothed & (self.carried == 1.0) & ~informed[self.fit.problem.site])
+
+    def prior_given_others(self, p: Parameters, w: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of w of the lone records given w of all others, each (lone,)."""
+        problem = self.fit.problem
+        own = problem.site[self.lone]
+        first = np.unique(problem.site, return_index=True)[1]
+        rest = np.setdiff1d(np.arange(problem.n_sites), own)
+        R = correlation(
+            cdist(problem.unique_sites, problem.unique_sites), p.phi, self.fit.cov_model
+        )
+        gain = R[np.ix_(own, rest)] @ pinvh(R[np.ix_(rest, rest)])
+        m = gain @ w[first[rest]]
+        v = p.sigma_sq * (1.0 - np.sum(gain * R[np.ix_(own, rest)], axis=1))
+        return m, np.maximum(v, 0.0)
+
+    def effect_at(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
+        """The spatial effect of one draw at all records, shape (N,)."""
+        return self.model.draw(parameters_at(self.fit, chain, iteration), rng)
+
+    def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
+        """One copy on the response's own scale; see
+        :meth:`dsstan.models.predictive.Predictive.draw`."""
+        problem, kept = self.fit.problem, self.fit.brackets
+        p = parameters_at(self.fit, chain, iteration)
+        w = self.effect_at(chain, iteration, rng)
+        effect, spread = self.carried * w, np.full(problem.n_records, np.sqrt(p.tau_sq))
+        lone = self.lone
+        if lone.any() and kept.bounded:
+            m, v = self.prior_given_others(p, w)
+            effect[lone], spread[lone] = m, np.sqrt(v + p.tau_sq)
+        z = rng.standard_normal(problem.n_records)
+        mean = self.X @ p.beta + effect
+        cut = truncated_normal(z, mean, spread, kept.low_modelled, kept.high_modelled)
+        drawn = np.asarray(problem.transform.inverse(cut))
+        # Next to an end the column may hold nothing: the nearest value inside is the draw then.
+        return kept.clip(drawn) if kept.bounded else drawn
+
+    def inside(self, values: Floats) -> NDArray[np.bool_]:
+        """Whether a rounded value is in its record's bracket and the transform takes it."""
+        return super().inside(values) & self.fit.brackets.inside(values)
+
+    def published(self, values: Floats) -> Floats:
+        """The values as the table's column holds them, in their bracket."""
+        return super().published(self.fit.brackets.clip(values))
+
+
+class TruncatedPredictive(BracketedPredictive):
+    """The same with the draws of w that the sampler made."""
+
+    def prepare(self) -> None:
+        """Nothing: the draws hold w."""
+
+    def effect_at(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
+        """The spatial effect of one draw at all records, shape (N,)."""
+        return np.asarray(self.fit.draws["w"][chain, iteration][self.fit.problem.site])
+
+
+def fit_bracketed(
+    problem: Problem,
+    cuts: Any,
+    *,
+    column: str | None = None,
+    closed: str = "left",
+    likelihood: str = "plain",
+    weights: Weights | None = None,
+    gamma: float | None = None,
+    protection: str | None = None,
+    start: BracketedFit | None = None,
+    phi: float | None = None,
+    cov_model: str | None = None,
+    priors: Priors | None = None,
+    engine: str = "auto",
+    chains: int = 4,
+    warmup: int = 1000,
+    samples: int = 1000,
+    adapt_delta: float = 0.9,
+    max_treedepth: int = 10,
+    seed: int | None = None,
+    progress: bool | None = None,
+) -> BracketedFit:
+    """Fit a model whose copies keep each record's bracket.
+
+    Equation trun of Quick, Holan and Wikle (2018, section 6).
+
+    Parameters
+    ----------
+    problem
+        From :func:`dsstan.prepare`.
+    cuts
+        Cut points on the response's own scale, or brackets by name; see
+        :func:`dsstan.models.brackets.limits.find_brackets`. They are published.
+    column
+        With named brackets: the column that names each record's.
+    closed
+        Which end belongs to a bracket, ``"left"`` (the default) or ``"right"``.
+    likelihood
+        ``"plain"``, the default: the Gaussian fit, and only the copies are cut.
+        ``"truncated"``: each record's bracket is taken as given, with the normalising constant
+        of its normal; it learns little of the variances, and takes longer.
+    weights, gamma, start, phi
+        As of :func:`dsstan.fit`: without weights the fit is unrestricted; with them phi is held,
+        at ``phi`` or at the posterior median of ``start``, an unrestricted fit with the same
+        brackets. An unrestricted fit of the truncated likelihood takes ``start`` (of either
+        likelihood) or ``phi`` too and then holds phi; with neither phi is free, which needs a
+        Cholesky factor a gradient.
+    protection
+        As of :func:`dsstan.fit`. The truncated likelihood knows ``"paper"`` only.
+    cov_model
+        Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`; by default
+        that of ``start``, or the exponential.
+    priors, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
+        As of :func:`dsstan.fit`.
+
+    Returns
+    -------
+    BracketedFit
+        A :class:`TruncatedFit` under ``"truncated"``. Whether or not it converged: its
+        ``verdict`` says.
+
+    Raises
+    ------
+    InputError
+        If brackets do not fit the table, or arguments contradict each other.
+    SurfaceError, EngineError
+        As of :func:`dsstan.fit`.
+
+    Warns
+    -----
+    DsstanWarning
+        If the column can hold one value only in a record's bracket: its copies are the truth.
+    """
+    require_complete(problem)
+    kept = find_brackets(problem, cuts, column=column, closed=closed)
+    if likelihood not in LIKELIHOODS:
+        raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
+    _check_start(start, problem, kept, weights, likelihood)
+    named = check_cov_model(cov_model, start)
+    common: dict[str, Any] = {"priors": priors, "engine": engine, "seed": seed}
+    common |= {"weights": weights, "gamma": gamma, "phi": phi, "progress": progress}
+    sampler: dict[str, Any] = {"chains": chains, "warmup": warmup, "samples": samples}
+    sampler |= {"adapt_delta": adapt_delta, "max_treedepth": max_treedepth}
+    notes = _notes(kept)
+    for note in notes:
+        warnings.warn(note, DsstanWarning, stacklevel=2)
+    if likelihood == "plain":
+        found = fit(
+            problem,
+            protection=protection,
+            cov_model=named,
+            start=None if start is None else start.gaussian,
+            **common,
+            **sampler,
+        )
+        own = {**_values(found), "start": start, "notes": (*found.notes, *notes)}
+        return BracketedFit(**own, brackets=kept, gaussian=found)
+    if protection not in (None, "paper"):
+        raise InputError(
+            f'the truncated likelihood has protection "paper" only, got {protection!r}; '
+            'likelihood="plain" has them all'
+        )
+    settings = SamplerSettings(**sampler, metric="diag_e")
+    values = fit_truncated(problem, kept, settings=settings, start=start, cov_model=named, **common)
+    values["notes"] = (*values["notes"], *notes)
+    return TruncatedFit(**values, brackets=kept)
+
+
+def _values(found: Fit) -> dict[str, Any]:
+    """The fields of a fit by name."""
+    return {each.name: getattr(found, each.name) for each in fields(Fit)}
+
+
+def _check_start(
+    start: BracketedFit | None,
+    problem: Problem,
+    kept: Brackets,
+    weights: Weights | None,
+    likelihood: str,
+) -> None:
+    """Refuse a start that is not of the same model."""
+    if start is None:
+        return
+    if not isinstance(start, BracketedFit):
+        raise InputError("start must be a fit of fit_bracketed, with the same brackets")
+    if start.problem is not problem:
+        raise InputError("start is a fit of another problem; fit both to the same one")
+    other = start.brackets
+    same = other.low.shape == kept.low.shape and other.closed == kept.closed
+    if not (same and np.array_equal(other.low, kept.low) and np.array_equal(other.high, kept.high)):
+        raise InputError("start has other brackets: give both fits the same")
+    if weights is None and likelihood == "plain":
+        raise InputError("start belongs to a restricted fit: give weights as well")
+    if weights is not None and start.likelihood != likelihood:
+        raise InputError(
+            f'start has the likelihood "{start.likelihood}": give both fits the same one'
+        )
+
+
+def _notes(kept: Brackets) -> tuple[str, ...]:
+    """What the user should know of the brackets."""
+    alone = int(kept.single.sum())
+    found: tuple[str, ...] = ()
+    if len(kept.low) > 1 and np.count_nonzero(kept.counts) == 1:
+        found = (
+            "all records are in one bracket, so brackets keep nothing apart: cuts are on the "
+            "response's own scale, before any log",
+        )
+    if not alone:
+        return found
+    return (
+        *found,
+        f"the copies of {alone} record{'' if alone == 1 else 's'} are equal to the truth: the "
+        "column, as it is rounded, holds one value in their bracket. Give wider brackets",
+    )
+
+
+def _rows(kept: Brackets) -> list[tuple[Any, ...]]:
+    """Words and ends of each bracket."""
+    return list(zip(kept.words(), kept.low, kept.high, strict=True))
+
+
+def _guess(low: float, high: float) -> str:
+    """How far off one guess for a whole bracket can be."""
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return ""
+    text = f", {high - low:,.15g} wide"
+    if low <= 0:
+        return text
+    # The guess 2 low high / (low + high) is off by the same share of the truth at both ends.
+    share = 100 * (high - low) / (high + low)
+    return f"{text}: one guess for all of them is off by at most {share:.2g}% of the value"

@@ -1,0 +1,281 @@
+"""Statistics that must not become a release: each a condition with a name and a severity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.core.seeds import GUESSABLE_BITS
+
+if TYPE_CHECKING:
+    from dsstan.copies.synthesis import Synthesis
+    from dsstan.models.priors import ResolvedPriors
+
+__all__ = [
+    "CONDITIONS",
+    "Check",
+    "at_bounds",
+    "at_window",
+    "conditions",
+    "few_draws",
+    "most_flagged",
+    "several_modes",
+]
+
+Floats = NDArray[np.float64]
+
+LEANING_SHARE = 0.05
+"""Share of draws at a bound beyond which it is a warning."""
+STUCK_SHARE = 0.5
+"""Share beyond which the bound decides, and the fit fails."""
+LEANING_ZONE = 0.02
+NUGGET_RATIO = 1e-3
+"""tau_sq / sigma_sq below which a copy repeats its record to three per cent of sigma."""
+NOISE_RATIO = 1e3
+"""tau_sq / sigma_sq above which the spatial effect is at most three per cent of tau."""
+FLAGGED_SHARE = 0.5
+APART_RHAT = 1.1
+ALONE_RHAT = 1.05
+
+CONDITIONS = {
+    "not-converged": "the chains disagree, wander, or met divergences: the draws are not yet the "
+    "posterior",
+    "several-modes": "each chain is steady, at a place of its own: the posterior has several modes",
+    "surface-error": "the interpolated likelihood is not the exact one",
+    "no-nugget": "tau_sq is as good as zero: the model repeats each value, and so "
+    "do the copies of all records that are not smoothed",
+    "no-spatial-effect": "sigma_sq is as good as zero: there is nothing to smooth",
+    "phi-at-bound": "the decay is at an end of its range: the prior decides how far space reaches",
+    "most-flagged": "more than half of the records are flagged: what stands alone is the rule, and "
+    "the restricted model learns space from the rest",
+    "copies-beyond-ess": "more copies than independent draws: copies share what they should not",
+    "guessable-seed": "the seed was given and is short enough to be found by trying: who finds it "
+    "can take the noise off the copies",
+}
+"""Every condition and what it means."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at in a verdict.
+
+    Attributes
+    ----------
+    name
+        What is measured, e.g. ``"rhat"``.
+    value
+        Its worst value.
+    limit
+        What it should meet, in words.
+    severity
+        ``"ok"``, ``"warning"`` or ``"failure"``.
+    where
+        The parameter concerned, if any.
+    advice
+        What to do, if it is not met.
+    condition
+        What it means if it is not met, one of :data:`CONDITIONS`.
+    """
+
+    name: str
+    value: float
+    limit: str
+    severity: str
+    where: str = ""
+    advice: str = ""
+    condition: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        met = self.severity == "ok"
+        advice = "" if met else f": {self.advice}"
+        named = "" if met or not self.condition else f"{self.condition}, "
+        return (
+            f"{self.severity}: {named}{self.name}{place} {self.value:.4g}, should be "
+            f"{self.limit}{advice}"
+        )
+
+
+def several_modes(draws: Floats) -> bool:
+    """Whether each chain alone is steady, while together they are not.
+
+    Parameters
+    ----------
+    draws
+        Of one parameter, shape (chains, samples).
+    """
+    from dsstan.models.verdict import rhat
+
+    if len(draws) < 2 or not rhat(draws) >= APART_RHAT:
+        return False
+    half = draws.shape[1] // 2
+    return all(rhat(np.stack([chain[:half], chain[-half:]])) < ALONE_RHAT for chain in draws)
+
+
+def at_bounds(draws: Mapping[str, Floats], phi_bounds: Any, r_bounds: Any) -> list[Check]:
+    """Whether the variances' ratio or the decay is at an end of its range.
+
+    Parameters
+    ----------
+    draws
+        ``phi`` where it was free, and ``sigma_sq`` and ``tau_sq`` where there are ``r_bounds``.
+    phi_bounds
+        Range of the decay; None where it was held.
+    r_bounds
+        Range of tau_sq / sigma_sq; None for a model without a nugget.
+    """
+    checks = [] if r_bounds is None else _ratio_checks(draws, r_bounds)
+    if phi_bounds is not None:
+        low, high = _ends(draws["phi"], phi_bounds)
+        checks.append(_leaning("phi", low + high, "phi-at-bound", "at its ends"))
+    return checks
+
+
+def at_window(
+    draws: Mapping[str, Floats], sampled: ResolvedPriors, priors: ResolvedPriors
+) -> list[Check]:
+    """Whether draws lie at an end of the box to which the surface of many records was narrowed.
+
+    Parameters
+    ----------
+    draws
+        ``phi``, ``sigma_sq`` and ``tau_sq``.
+    sampled, priors
+        The priors cut to that box, and whole. Equal ends are no ends of the box.
+    """
+    if sampled == priors:
+        return []
+    share = 0.0
+    for values, part, whole in (
+        (draws["phi"], sampled.phi_bounds, priors.phi_bounds),
+        (draws["tau_sq"] / draws["sigma_sq"], sampled.r_bounds, priors.r_bounds),
+    ):
+        ends = _ends(values, part)
+        share += sum(end for end, cut, own in zip(ends, part, whole, strict=True) if cut != own)
+    return [
+        Check(
+            "share at the ends of the surface",
+            share,
+            "0",
+            "ok" if share == 0.0 else "failure",
+            "phi and tau_sq / sigma_sq",
+            "give narrower ranges of phi and tau_sq / sigma_sq (Priors)",
+            "surface-error",
+        )
+    ]
+
+
+def _ratio_checks(draws: Mapping[str, Floats], r_bounds: Any) -> list[Check]:
+    """The checks of tau_sq / sigma_sq."""
+    ratio = draws["tau_sq"] / draws["sigma_sq"]
+    edge = (r_bounds[1] / r_bounds[0]) ** LEANING_ZONE
+    least, most = max(NUGGET_RATIO, r_bounds[0] * edge), min(NOISE_RATIO, r_bounds[1] / edge)
+    low, high = float(np.mean(~(ratio >= least))), float(np.mean(~(ratio <= most)))
+    return [
+        _leaning("tau_sq / sigma_sq", low, "no-nugget", f"below {least:.2g}"),
+        _leaning("tau_sq / sigma_sq", high, "no-spatial-effect", f"above {most:.2g}"),
+    ]
+
+
+def _ends(draws: Floats, bounds: tuple[float, float]) -> tuple[float, float]:
+    """Share of draws within two per cent (in logs) of each end of the range."""
+    width = np.log(bounds[1] / bounds[0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        position = np.log(draws / bounds[0]) / width
+    return (
+        float(np.mean(~(position >= LEANING_ZONE))),
+        float(np.mean(position > 1 - LEANING_ZONE)),
+    )
+
+
+def _leaning(where: str, share: float, condition: str, end: str) -> Check:
+    """The check of one end."""
+    stuck, leans = share > STUCK_SHARE, share > LEANING_SHARE
+    return Check(
+        f"share {end}",
+        share,
+        f"at most {LEANING_SHARE:g}, and at most {STUCK_SHARE:g} to pass",
+        "failure" if stuck else "warning" if leans else "ok",
+        where,
+        "the data hardly limit it there: the prior's range decides; state it, or widen the range",
+        condition,
+    )
+
+
+def most_flagged(flagged: int, records: int, *, chosen: bool) -> Check:
+    """Whether more than half of the records are flagged.
+
+    Parameters
+    ----------
+    flagged, records
+        How many.
+    chosen
+        Whether the caller gave the weights himself; it is then a warning.
+    """
+    share = flagged / records
+    worst = "warning" if chosen else "failure"
+    return Check(
+        "flagged share",
+        share,
+        f"at most {FLAGGED_SHARE:g}",
+        worst if share > FLAGGED_SHARE else "ok",
+        advice="raise the distance or lower the correlation of the rule",
+        condition="most-flagged",
+    )
+
+
+def few_draws(copies: int, worst_ess: float) -> Check:
+    """Whether there are more copies than independent draws."""
+    return Check(
+        "copies",
+        float(copies),
+        f"at most the effective sample size {worst_ess:.0f}",
+        "ok" if copies <= worst_ess else "failure",
+        advice="run more iterations, or draw fewer copies",
+        condition="copies-beyond-ess",
+    )
+
+
+def short_seed(bits: int) -> Check:
+    """A seed of so many bits that was given and can be found by trying."""
+    return Check(
+        "bits of the seed",
+        float(bits),
+        f"at least {GUESSABLE_BITS} where the data are confidential",
+        "warning",
+        advice="leave the seed out: a fresh one of 128 bits is drawn and recorded",
+        condition="guessable-seed",
+    )
+
+
+def conditions(release: Synthesis, *, alone: bool = False) -> list[dict[str, Any]]:
+    """Every condition that a release did not meet, as plain values; of all columns of a chain, or
+    with ``alone`` of the last one only.
+
+    One entry each: ``condition``, ``severity``, ``fit``, and name, where, value, limit and
+    advice of the :class:`Check`. A value that is not finite is None.
+    """
+    found: list[tuple[str, Check]] = []
+    steps = (release,) if alone else release.steps
+    for number, step in enumerate(steps, 1):
+        of = "" if len(steps) == 1 else f"step {number}, "
+        found += [
+            (of + fit.kind, check)
+            for fit in step.fits.values()
+            for check in (*fit.verdict.failures, *fit.verdict.warnings)
+        ]
+        last = few_draws(step.copies, step.fit.worst_ess)
+        if last.severity != "ok":
+            found.append((of + step.fit.kind, last))
+        if step.seed_bits < GUESSABLE_BITS:
+            found.append((of + step.fit.kind, short_seed(step.seed_bits)))
+    entries = []
+    for name, check in found:
+        entry = asdict(check) | {"fit": name}
+        entry["value"] = check.value if np.isfinite(check.value) else None
+        entries.append(entry)
+    return entries

@@ -1,0 +1,169 @@
+"""The spatial effects of several groups given the data, and how copies are drawn from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist
+
+from dsstan.covariance.correlation import correlation
+from dsstan.covariance.latent import correlation_factor
+from dsstan.models.predictive import Predictive
+
+if TYPE_CHECKING:
+    from dsstan.models.groups.fit import MultivariateFit
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GroupParameters:
+    """One posterior draw: beta (J, P), T (J, J), tau_sq (J,), phi."""
+
+    beta: Floats
+    T: Floats
+    tau_sq: Floats
+    phi: float
+
+
+def group_parameters_at(fit: MultivariateFit, chain: int, iteration: int) -> GroupParameters:
+    """The draw of one chain at one iteration."""
+    at = {name: fit.draws[name][chain, iteration] for name in ("beta", "T", "tau_sq", "phi")}
+    return GroupParameters(at["beta"], at["T"], at["tau_sq"], float(at["phi"]))
+
+
+class GroupLatentModel:
+    """Conditional law of the spatial effects given y for the draws of one fit.
+
+    ``w | y ~ N(C A V^-1 (y - mean), K - C A V^-1 A C')`` with ``K_ij = T_k(i)k(j) R_ij``, C its
+    columns of the informing records, ``V = A K A + D`` and the mean ``x_i' beta_k(i)``; section
+    6 of Quick, Holan and Wikle (2018) names the process.
+    """
+
+    def __init__(self, fit: MultivariateFit) -> None:
+        self.fit = fit
+        problem = fit.problem
+        self.group = fit.groups.index
+        self.rows = fit.informing
+        self.a_rows = fit.A[self.rows]
+        self.group_rows = self.group[self.rows]
+        self.sites, self.site = problem.unique_sites, problem.site
+        self.site_rows = problem.site[self.rows]
+        self._parts = lru_cache(maxsize=1)(self._factor)
+
+    def _factor(self, phi: float) -> tuple[Floats, Floats]:
+        """R among the sites and its factor."""
+        R = correlation(cdist(self.sites, self.sites), phi, self.fit.cov_model)
+        return R, correlation_factor(R)
+
+    def mean_response(self, p: GroupParameters, X: Floats | None = None) -> Floats:
+        """x_i' beta_k(i) of every record, shape (N,), at the table's design matrix or another."""
+        x = self.fit.problem.X if X is None else X
+        return np.asarray(np.sum(x * p.beta[self.group], axis=1))
+
+    def noise_variance(self, p: GroupParameters) -> Floats:
+        """D of the informing records, shape (n,)."""
+        own = p.tau_sq[self.group_rows]
+        if self.fit.protection == "preserving":
+            own = own + np.diag(p.T)[self.group_rows] * (1.0 - self.a_rows**2)
+        return np.asarray(own)
+
+    def _solve(self, p: GroupParameters, right: Floats) -> Floats:
+        """A V^-1 right, for the informing records."""
+        R, _ = self._parts(p.phi)
+        V = (
+            p.T[np.ix_(self.group_rows, self.group_rows)]
+            * R[np.ix_(self.site_rows, self.site_rows)]
+        )
+        V *= self.a_rows[:, None] * self.a_rows[None, :]
+        V[np.diag_indices_from(V)] += self.noise_variance(p)
+        factor = cho_factor(V, lower=True, overwrite_a=True, check_finite=False)
+        solved = np.asarray(cho_solve(factor, right, check_finite=False))
+        return solved * (self.a_rows if right.ndim == 1 else self.a_rows[:, None])
+
+    def _residual(self, p: GroupParameters) -> Floats:
+        """y - mean of the informing records."""
+        return np.asarray((self.fit.problem.y - self.mean_response(p))[self.rows])
+
+    def cross(
+        self, p: GroupParameters, group: NDArray[np.intp], places: Floats | None = None
+    ) -> Floats:
+        """Covariance of effects with those of the informing records, shape (m, n).
+
+        Parameters
+        ----------
+        p
+            A draw.
+        group
+            Group of each effect, shape (m,).
+        places
+            Planar places, shape (m, 2); by default the records.
+        """
+        if places is None:
+            R = self._parts(p.phi)[0][np.ix_(self.site, self.site_rows)]
+        else:
+            R = correlation(cdist(places, self.sites[self.site_rows]), p.phi, self.fit.cov_model)
+        return np.asarray(p.T[np.ix_(group, self.group_rows)] * R)
+
+    def mean(self, p: GroupParameters) -> Floats:
+        """E[w | y, parameters] of the records, shape (N,)."""
+        return np.asarray(self.cross(p, self.group) @ self._solve(p, self._residual(p)))
+
+    def at(
+        self, p: GroupParameters, group: NDArray[np.intp], places: Floats
+    ) -> tuple[Floats, Floats]:
+        """Mean and variance of w_k given y and the parameters, of groups at places, (m,) each."""
+        C = self.cross(p, group, places)
+        solved = self._solve(p, np.column_stack([self._residual(p), (C * self.a_rows).T]))
+        variance = np.diag(p.T)[group] - np.sum(C * solved[:, 1:].T, axis=1)
+        return np.asarray(C @ solved[:, 0]), np.asarray(variance)
+
+    def covariance(self, p: GroupParameters) -> Floats:
+        """Cov[w | y, parameters] of the records, shape (N, N)."""
+        R, _ = self._parts(p.phi)
+        K = p.T[np.ix_(self.group, self.group)] * R[np.ix_(self.site, self.site)]
+        C = self.cross(p, self.group)
+        return np.asarray(K - C @ self._solve(p, (C * self.a_rows).T))
+
+    def draw(self, p: GroupParameters, rng: np.random.Generator) -> Floats:
+        """One draw of w of all records, shape (N,).
+
+        A prior draw corrected by its own residual: w0 + C A V^-1 (y - mean - A w0 - e).
+        """
+        _, factor = self._parts(p.phi)
+        values, vectors = np.linalg.eigh(p.T)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        shared = factor @ rng.standard_normal((len(self.sites), len(root)))
+        w0 = np.sum(shared[self.site] * root[self.group], axis=1)
+        noise = np.sqrt(self.noise_variance(p)) * rng.standard_normal(self.rows.size)
+        residual = self._residual(p) - self.a_rows * w0[self.rows] - noise
+        return np.asarray(w0 + self.cross(p, self.group) @ self._solve(p, residual))
+
+
+class GroupPredictive(Predictive):
+    """The law of a copy with a nugget and coefficients of each group."""
+
+    fit: MultivariateFit
+
+    def prepare(self) -> None:
+        """What all copies share."""
+        self.groups_model = GroupLatentModel(self.fit)
+
+    @property
+    def label(self) -> bytes:
+        """What sets these copies apart from others of the same seed."""
+        return f"groups {self.fit.groups.column} ".encode() + super().label
+
+    def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
+        """One copy of the response on its own scale, shape (N,)."""
+        model = self.groups_model
+        p = group_parameters_at(self.fit, chain, iteration)
+        w = model.draw(p, rng)
+        noise = np.sqrt(p.tau_sq[model.group]) * rng.standard_normal(len(w))
+        centre = model.mean_response(p, self.X) + self.carried * w
+        return np.asarray(self.fit.problem.transform.inverse(centre + noise))

@@ -1,0 +1,159 @@
+"""Priors of the models, and their settings in the user's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.core.errors import InputError
+from dsstan.covariance.correlation import decay_bounds
+
+Floats = NDArray[np.float64]
+
+WIDE = 100.0
+"""Default scale of a coefficient's prior, in sd(y) / sd(x_j)."""
+
+
+@dataclass(frozen=True)
+class Priors:
+    """What the user may say about the priors; ``None`` means the default.
+
+    Parameters
+    ----------
+    beta_scale
+        Standard deviation of the normal prior of each coefficient, one number
+        or P of them. By default a hundred times sd(y) / sd(x_j), and for a
+        constant column a hundred times ``|mean(y)| + sd(y) (1 + sum of
+        |mean(x_j)| / sd(x_j))``, over the column's value.
+    variance
+        ``"half-normal"`` on the roots sigma and tau (the default), or
+        ``"inverse-gamma"`` on the variances, for parity with older software:
+        with half the residual variance as its scale it shuts out a small
+        nugget.
+    sigma, tau
+        Scale of the half-normal (default: the residual standard deviation of
+        ordinary least squares), or shape and scale of the inverse gamma
+        (default: 2 and half the residual variance).
+    phi_bounds
+        Ends of the uniform prior of the decay, inverse of the coordinates'
+        unit. By default the effective range goes from d_max to d_max / 100: 3 / d_max and
+        300 / d_max for the exponential; see :func:`dsstan.covariance.correlation.decay_bounds`.
+    r_bounds
+        Range of tau_sq / sigma_sq to which the prior is cut.
+    """
+
+    beta_scale: float | Sequence[float] | None = None
+    variance: Literal["half-normal", "inverse-gamma"] = "half-normal"
+    sigma: float | tuple[float, float] | None = None
+    tau: float | tuple[float, float] | None = None
+    phi_bounds: tuple[float, float] | None = None
+    r_bounds: tuple[float, float] = (1e-4, 1e4)
+
+    def resolve(
+        self, y: Floats, X: Floats, d_max: float, *, cov_model: str = "exponential"
+    ) -> ResolvedPriors:
+        """Numbers for every setting, given the data that inform the fit.
+
+        Parameters
+        ----------
+        y, X
+            Response (N,) and design matrix (N, P).
+        d_max
+            Largest distance between sites, in the coordinates' unit.
+        cov_model
+            Correlation function, on which the default range of the decay depends.
+
+        Raises
+        ------
+        InputError
+            If a setting is not positive and finite, or a range is empty.
+        """
+        n, p = X.shape
+        if self.variance not in ("half-normal", "inverse-gamma"):
+            raise InputError(
+                f'variance must be "half-normal" or "inverse-gamma", got {self.variance!r}'
+            )
+        coef, _, _, _ = np.linalg.lstsq(X, y, rcond=None)
+        residual_sd = float(np.sqrt(np.sum((y - X @ coef) ** 2) / (n - p)))
+        if self.beta_scale is None:
+            beta_scale = _wide_scales(y, X)
+        else:
+            beta_scale = np.broadcast_to(np.asarray(self.beta_scale, dtype=np.float64), (p,)).copy()
+        phi = self.phi_bounds or decay_bounds(d_max, cov_model)
+        resolved = ResolvedPriors(
+            beta_scale=tuple(float(s) for s in beta_scale),
+            variance=self.variance,
+            sigma=_pair(self.sigma, self.variance, residual_sd),
+            tau=_pair(self.tau, self.variance, residual_sd),
+            phi_bounds=(float(phi[0]), float(phi[1])),
+            r_bounds=(float(self.r_bounds[0]), float(self.r_bounds[1])),
+        )
+        resolved.check()
+        return resolved
+
+
+@dataclass(frozen=True)
+class ResolvedPriors:
+    """Every prior setting as a number, as it reached Stan and is recorded."""
+
+    beta_scale: tuple[float, ...]
+    variance: Literal["half-normal", "inverse-gamma"]
+    sigma: tuple[float, float]
+    tau: tuple[float, float]
+    phi_bounds: tuple[float, float]
+    r_bounds: tuple[float, float]
+
+    def check(self) -> None:
+        """Raise InputError where a setting is not positive or a range is empty."""
+        for name in ("beta_scale", "sigma", "tau", "phi_bounds", "r_bounds"):
+            values = np.asarray(getattr(self, name), dtype=np.float64)
+            if not np.all(np.isfinite(values)) or np.any(values <= 0):
+                raise InputError(f"prior setting {name} must be positive and finite")
+        for name in ("phi_bounds", "r_bounds"):
+            low, high = getattr(self, name)
+            if not low < high:
+                raise InputError(f"prior setting {name} must be (low, high) with low < high")
+
+    def stan_data(self) -> dict[str, Any]:
+        """The data names that every program shares."""
+        return {
+            "beta_scale": list(self.beta_scale),
+            "variance_prior": 1 if self.variance == "half-normal" else 2,
+            "sigma_par": list(self.sigma),
+            "tau_par": list(self.tau),
+            "r_lower": self.r_bounds[0],
+            "r_upper": self.r_bounds[1],
+        }
+
+
+def _pair(
+    given: float | tuple[float, float] | None, kind: str, residual_sd: float
+) -> tuple[float, float]:
+    """Settings of one variance's prior as two numbers."""
+    if given is None:
+        return (residual_sd, 1.0) if kind == "half-normal" else (2.0, 0.5 * residual_sd**2)
+    values = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    if kind == "half-normal" and values.size == 1:
+        return (float(values[0]), 1.0)
+    if kind == "inverse-gamma" and values.size == 2:
+        return (float(values[0]), float(values[1]))
+    raise InputError(
+        "a half-normal prior takes one number, its scale; an inverse-gamma prior takes "
+        f"two, shape and scale; got {values.size} for {kind}"
+    )
+
+
+def _wide_scales(y: Floats, X: Floats) -> Floats:
+    """Wide prior scales in the units of each coefficient, shape (P,)."""
+    sd_y = float(np.std(y))
+    spread = np.std(X, axis=0)
+    constant = spread <= 1e-12 * np.maximum(1.0, np.abs(X).max(axis=0))
+    centre = np.abs(X.mean(axis=0))
+    slopes = WIDE * sd_y / np.where(constant, 1.0, spread)
+    reach = 1.0 + float(np.sum(np.where(constant, 0.0, centre / np.where(constant, 1.0, spread))))
+    level = WIDE * (abs(float(np.mean(y))) + sd_y * reach)
+    return np.where(constant, level / np.where(constant, np.maximum(centre, 1e-300), 1.0), slopes)

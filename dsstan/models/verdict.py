@@ -1,0 +1,264 @@
+"""One verdict on a fit, with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from dsstan.covariance.correlation import correlation_distance
+from dsstan.covariance.likelihood_surface import TOLERANCE
+from dsstan.models.conditions import Check, at_bounds, several_modes
+
+if TYPE_CHECKING:
+    from dsstan.models.weights import Weights
+    from dsstan.table.problem import Problem
+
+Floats = NDArray[np.float64]
+
+RHAT_LIMIT = 1.01
+ESS_PER_CHAIN = 100
+EBFMI_LIMIT = 0.3
+DIVERGENT_SHARE = 0.005
+TREEDEPTH_SHARE = 0.01
+NEAR_CORRELATION = 0.20
+"""Flagged records that correlate more than this count as near one another."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a fit may reach synthesis, and why."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True unless a check failed; warnings do not count."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """Checks that failed."""
+        return tuple(c for c in self.checks if c.severity == "failure")
+
+    @property
+    def warnings(self) -> tuple[Check, ...]:
+        """Checks that warn."""
+        return tuple(c for c in self.checks if c.severity == "warning")
+
+    def __str__(self) -> str:
+        head = "passed" if self.passed else "failed"
+        return "\n".join([head, *(str(c) for c in self.failures + self.warnings)])
+
+
+def rhat(draws: Floats) -> float:
+    """Rank-normalised split R-hat, the larger of bulk and tail (Vehtari et al. 2021).
+
+    Parameters
+    ----------
+    draws
+        Shape (chains, samples).
+    """
+    from arviz_stats.base import array_stats  # a second to import
+
+    return float(array_stats.rhat(draws, chain_axis=0, draw_axis=1, method="rank"))
+
+
+def ess(draws: Floats, kind: str = "bulk") -> float:
+    """Effective sample size, ``"bulk"`` or ``"tail"`` (Vehtari et al. 2021)."""
+    from arviz_stats.base import array_stats  # a second to import
+
+    tails = (0.05, 0.95) if kind == "tail" else None
+    return float(array_stats.ess(draws, chain_axis=0, draw_axis=1, method=kind, prob=tails))
+
+
+def diagnose(
+    draws: Mapping[str, Floats],
+    sampler: Floats,
+    *,
+    max_treedepth: int,
+    surface_error: float | None,
+    phi_bounds: tuple[float, float] | None,
+    r_bounds: tuple[float, float] | None,
+    more: tuple[Check, ...] = (),
+) -> Verdict:
+    """Judge a run.
+
+    Parameters
+    ----------
+    draws
+        Scalar parameters by name, each of shape (chains, samples); must hold
+        ``sigma_sq`` and ``tau_sq`` where there are ``r_bounds``, and ``phi`` where it was free.
+    sampler
+        Shape (chains, samples, 4): acceptance, treedepth, divergence, energy.
+    max_treedepth
+        The sampler's limit.
+    surface_error
+        Largest error of the interpolated log density, or None where none is interpolated.
+    phi_bounds
+        Prior bounds of the decay, or None where it was held.
+    r_bounds
+        Range of tau_sq / sigma_sq, or None for a model without a nugget.
+    more
+        Checks of other things that belong into the verdict.
+    """
+    chains = sampler.shape[0]
+    rhats = {name: rhat(d) for name, d in draws.items()}
+    bulk = {name: ess(d, "bulk") for name, d in draws.items()}
+    tail = {name: ess(d, "tail") for name, d in draws.items()}
+    longer = "run more iterations, or look at the posterior for several modes"
+    need = ESS_PER_CHAIN * chains
+    apart = [name for name, d in draws.items() if several_modes(d)]
+    checks = [
+        _worst("rhat", rhats, lambda v: v < RHAT_LIMIT, max, f"below {RHAT_LIMIT}", longer),
+        _worst("ess_bulk", bulk, lambda v: v >= need, min, f"at least {need}", longer),
+        _worst("ess_tail", tail, lambda v: v >= need, min, f"at least {need}", longer),
+    ]
+    if apart:
+        checks.append(
+            Check(
+                "chains apart",
+                float(len(apart)),
+                "0 parameters",
+                "failure",
+                ", ".join(apart),
+                "look at each chain: start all from one fit, or give priors that rule a mode out",
+                "several-modes",
+            )
+        )
+    divergent = float(np.mean(sampler[:, :, 2]))
+    checks.append(
+        Check(
+            "divergent share",
+            divergent,
+            f"0, and at most {DIVERGENT_SHARE:g} to pass",
+            "failure" if divergent > DIVERGENT_SHARE else "warning" if divergent > 0 else "ok",
+            advice="raise adapt_delta",
+            condition="not-converged",
+        )
+    )
+    deep = float(np.mean(sampler[:, :, 1] >= max_treedepth))
+    checks.append(
+        Check(
+            "treedepth share",
+            deep,
+            f"at most {TREEDEPTH_SHARE:g}",
+            "failure" if deep > TREEDEPTH_SHARE else "ok",
+            advice="raise max_treedepth, or centre the covariates",
+            condition="not-converged",
+        )
+    )
+    bfmi = _bfmi(sampler[:, :, 3])
+    checks.append(
+        Check(
+            "e-bfmi",
+            bfmi,
+            f"at least {EBFMI_LIMIT}",
+            "ok" if bfmi >= EBFMI_LIMIT else "failure",
+            advice="run a longer warm-up",
+            condition="not-converged",
+        )
+    )
+    if surface_error is not None:
+        checks.append(
+            Check(
+                "surface error",
+                surface_error,
+                f"below {TOLERANCE:g}",
+                "ok" if surface_error < TOLERANCE else "failure",
+                advice="ask for more nodes",
+                condition="surface-error",
+            )
+        )
+    checks += at_bounds(draws, phi_bounds, r_bounds)
+    return Verdict((*checks, *more))
+
+
+def _worst(
+    name: str,
+    values: Mapping[str, float],
+    fine: object,
+    pick: object,
+    limit: str,
+    advice: str,
+) -> Check:
+    """The check of the parameter with the worst value; NaN is the worst of all."""
+    where = next((k for k, v in values.items() if np.isnan(v)), None)
+    if where is None:
+        where = pick(values, key=values.__getitem__)  # type: ignore[operator]
+    value = values[where]
+    ok = bool(fine(value))  # type: ignore[operator]
+    severity = "ok" if ok else "failure"
+    return Check(name, value, limit, severity, where, advice, "not-converged")
+
+
+def _bfmi(energy: Floats) -> float:
+    """Smallest energy Bayesian fraction of missing information over the chains."""
+    between = np.sum(np.diff(energy, axis=1) ** 2, axis=1)
+    within = np.sum((energy - energy.mean(axis=1, keepdims=True)) ** 2, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = between / within
+    return float(np.min(ratio)) if np.all(np.isfinite(ratio)) else 0.0
+
+
+def protection_notes(
+    problem: Problem,
+    weights: Weights | None,
+    A: Floats,
+    protection: str,
+    *,
+    phi: float,
+    phi_from_start: bool,
+    cov_model: str = "exponential",
+) -> tuple[str, ...]:
+    """What the user should know of a fit beside its verdict; nothing record-level.
+
+    Parameters
+    ----------
+    problem, weights, A, protection
+        As of the fit.
+    phi
+        Posterior median of the decay, or the value held.
+    phi_from_start
+        Whether the decay held is that of a fit with all records.
+    cov_model
+        Correlation function of the fit.
+    """
+    if weights is None:
+        return ()
+    notes = []
+    flagged = np.flatnonzero(A < 1)
+    if weights.n_flagged == 0:
+        notes.append(
+            "no record is flagged, so the copies are protected no better than unrestricted "
+            "ones: lower the distance or raise the correlation"
+        )
+    if protection == "preserving" and flagged.size > 1:
+        tree = cKDTree(problem.sites[flagged])
+        reach = correlation_distance(NEAR_CORRELATION, phi, cov_model)
+        # Ordered pairs, each record with itself among them.
+        near = (int(tree.count_neighbors(tree, reach)) - flagged.size) // 2
+        if near:
+            notes.append(
+                f"{near} pairs of flagged records correlate by more than {NEAR_CORRELATION:g}: "
+                "under preserving each counts as independent, so together they pull on the "
+                "coefficients more than they should"
+            )
+    if protection == "cut" and flagged.size:
+        seen = ["phi"] if phi_from_start else []
+        seen += ["the flags"] if weights.rule != "own" else []
+        if seen:
+            notes.append(
+                f"{' and '.join(seen)} come from a fit that contains the flagged records: under "
+                "cut nothing else of theirs reaches the copies; give phi and your own weights "
+                "for none"
+            )
+    if weights.column is not None:
+        notes.append(
+            f"column {weights.column!r} holds the weights: it is withheld from the public copies"
+        )
+    return tuple(notes)

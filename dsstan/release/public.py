@@ -1,0 +1,329 @@
+"""The public side of a release: what is published, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsstan._version import __version__
+from dsstan.core.errors import ReleaseError
+from dsstan.core.progress import progress_bar
+from dsstan.covariance.correlation import correlation_words
+from dsstan.release.metadata import FORMAT
+from dsstan.release.order_leaks import gives_away, nearly_sorted, numbers_of
+
+if TYPE_CHECKING:
+    from dsstan.copies.synthesis import Synthesis
+    from dsstan.table.problem import Problem
+
+
+def check_public(release: Synthesis) -> None:
+    """Refuse a table whose other columns give the response away.
+
+    Raises
+    ------
+    ReleaseError
+        If a column that would be published, the index or the rows themselves put the records
+        in the order of the response, or its reverse, or nearly so.
+    """
+    for step in release.steps:
+        check_order(step.problem)
+    problem, made = release.problem, synthetic(release)
+    others = [name for name in public_columns(release) if name not in made]
+    with progress_bar(
+        "writing: other columns", None if problem.by_row_groups else False
+    ) as advance:
+        for number, name in enumerate(others, 1):
+            column = numbers_of(problem.pieces(name), problem.n_records)
+            advance(number / len(others))
+            for step in () if column is None else release.steps:
+                response = step.problem.response
+                if gives_away(pd.Series(column), step.problem.table[response]):
+                    raise ReleaseError(
+                        f"column {name!r} puts the records in the order of the response "
+                        f"{response!r}, or nearly so, and would be published as it is: leave it "
+                        "out of the table before prepare()"
+                    )
+
+
+def check_rows(values: NDArray[np.float64], response: str) -> None:
+    """Refuse values of the response that rise or fall from row to row, or nearly so.
+
+    Raises
+    ------
+    ReleaseError
+        If they do.
+    """
+    if nearly_sorted(values):
+        raise ReleaseError(
+            f"the rows are in the order of the response {response!r}, or nearly so, and "
+            "copies keep the order of the rows: shuffle them first, with table.sample(frac=1)"
+        )
+
+
+def check_order(problem: Problem) -> None:
+    """Refuse a table whose order of rows, or index, gives the response away.
+
+    Copies keep both, so a table sorted by the response would publish who has the most.
+
+    Raises
+    ------
+    ReleaseError
+        If the response rises or falls from the first row to the last, or does so but for a
+        few rows (:func:`dsstan.release.order_leaks.nearly_sorted`); or if a level of the index puts
+        the records in the order of the response.
+    """
+    response = problem.table[problem.response]
+    check_rows(problem.original()[problem.observed], problem.response)
+    index = problem.table.index
+    for level in range(index.nlevels):
+        labels = pd.Series(index.get_level_values(level), index=index)
+        if gives_away(labels, response):
+            raise ReleaseError(
+                f"the index is in the order of the response {problem.response!r}, or nearly so, "
+                "and would be published: use table.reset_index(drop=True) first"
+            )
+
+
+def public_columns(release: Synthesis) -> list[str]:
+    """Columns of the copies: all of the table's but those that hold weights."""
+    all_weights = [step.fit.weights for step in release.steps]
+    withheld = {weights.column for weights in all_weights if weights is not None}
+    return [name for name in release.problem.columns if name not in withheld]
+
+
+def synthetic(release: Synthesis) -> list[str]:
+    """The synthetic columns, in the order in which they were drawn."""
+    return [step.problem.response for step in release.steps]
+
+
+def held_columns(release: Synthesis) -> list[str]:
+    """Columns of the copies that are in memory: all, but where the table is read by row groups."""
+    there = release.problem.table.columns
+    return [name for name in public_columns(release) if name in there]
+
+
+def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
+    """One copy as it is published: nothing of pandas' own beside the values.
+
+    Of a table that is read by row groups the columns in memory.
+    """
+    table = release.table(copy)[held_columns(release)].copy()
+    # pandas writes these into Parquet, and levels that no record has.
+    table.attrs = {}
+    table.columns.name = None
+    for name in table.columns:
+        dtype = table[name].dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            table[name] = table[name].cat.remove_unused_categories()
+        elif isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "value_type"):
+            table[name] = (
+                table[name].astype(object).astype(pd.ArrowDtype(dtype.pyarrow_dtype.value_type))
+            )
+    if isinstance(table.index, pd.CategoricalIndex):
+        table.index = table.index.remove_unused_categories()
+    elif isinstance(table.index, pd.MultiIndex):
+        table.index = table.index.remove_unused_levels()
+    for step in release.steps:
+        if step.whole_numbers:
+            table[step.problem.response] = table[step.problem.response].astype(np.int64)
+    return table
+
+
+def plain_index(index: pd.Index) -> bool:
+    """Whether an index is the plain count, which is not written."""
+    return bool(index.name is None and index.equals(pd.RangeIndex(len(index))))
+
+
+def public_types(release: Synthesis) -> dict[str, str]:
+    """Type of each column of the copies, as pandas names it."""
+    types = {name: str(dtype) for name, dtype in public_table(release, 0).dtypes.items()}
+    if release.problem.by_row_groups:
+        types = release.problem.types | {name: types[name] for name in synthetic(release)}
+    return {str(name): types[name] for name in public_columns(release)}
+
+
+def metadata(
+    release: Synthesis, files: list[str], *, csv_text: str = "refuse", format: str = "csv"
+) -> dict[str, Any]:
+    """What ``public/metadata.json`` holds: an allow-list, nothing estimated from the data."""
+    problem = release.problem
+    table = problem.table
+    return {
+        "format": FORMAT,
+        "software": f"dsstan {__version__}",
+        "synthesis": "partial",
+        "synthetic_column": problem.response,
+        "columns": public_types(release),
+        "index_columns": 0 if plain_index(table.index) else table.index.nlevels,
+        "coordinates": list(problem.coord_names),
+        "records": problem.n_records,
+        "copies": release.copies,
+        "files": files,
+        "model": model_of(release),
+        "rounding": rounding_of(release),
+        "csv_text": "quoted" if csv_text == "quote" and format == "csv" else "as it is",
+        "combining_rule": combining_rule(release),
+        "imputations": _imputations(release),
+        "chain": chain_of(release),
+        "notes": _notes(release),
+    }
+
+
+def model_of(release: Synthesis) -> dict[str, str]:
+    """What is published of the model behind one synthetic column."""
+    problem, named = release.problem, correlation_words(release.fit.cov_model)
+    return {
+        "formula": problem.formula,
+        "outcome": release.fit.outcome,
+        "spatial_effect": f"Gaussian process, {named} correlation",
+        "distance": problem.distance,
+        "unit": problem.unit,
+        "protection": release.fit.protection,
+        "effect": release.effect,
+    }
+
+
+def chain_of(release: Synthesis) -> list[dict[str, Any]] | None:
+    """What is published of each synthetic column, where there are several."""
+    if len(release.steps) == 1:
+        return None
+    return [
+        {
+            "synthetic_column": step.problem.response,
+            "model": model_of(step),
+            "rounding": rounding_of(step),
+            "given": given,
+        }
+        for step, given in zip(release.steps, _given(release), strict=True)
+    ]
+
+
+def _given(release: Synthesis) -> list[list[str]]:
+    """Of each synthetic column, the synthetic columns that it was drawn given."""
+    found, made = [], list[str]()
+    for step in release.steps:
+        found.append([name for name in made if name in step.problem.design.formula.columns])
+        made.append(step.problem.response)
+    return found
+
+
+def _notes(release: Synthesis) -> list[str]:
+    """What must be said of the models beyond the common text."""
+    return [step.fit.public_note for step in release.steps if step.fit.public_note]
+
+
+def rounding_of(release: Synthesis) -> str:
+    """What is published of how the copies are rounded."""
+    return "none" if release.rounding is None else "like the input"
+
+
+def combining_rule(release: Synthesis) -> str | None:
+    """The rule that combines estimates from the copies; None where there is one copy."""
+    if release.imputation is not None:
+        return "Reiter (2004), partially synthetic data with imputed values"
+    return "Reiter (2003), partially synthetic data" if release.copies > 1 else None
+
+
+def _imputations(release: Synthesis) -> dict[str, int] | None:
+    """How many imputations of a missing response, and copies of each."""
+    labels = release.imputation
+    if labels is None:
+        return None
+    count = int(labels.max())
+    return {"count": count, "copies_each": release.copies // count}
+
+
+_MANY = """## How to use them
+
+Never analyse one copy alone. Fit your model to each of the L copies, keep each
+estimate q_l and its squared standard error u_l, and combine them (Reiter 2003,
+*Inference for partially synthetic, public use microdata sets*, Survey
+Methodology 29, 181-188):
+
+- estimate: q = mean of q_l
+- variance: T = u + b / L, with u the mean of u_l and b the variance of q_l
+- interval: q +/- t sqrt(T), Student's t with (L - 1)(1 + L u / b)^2 degrees of freedom
+
+This is not Rubin's rule for missing data, whose variance is (1 + 1/L) b + u. In
+R, `mice::pool.scalar(q, u, rule = "reiter2003")` does it.
+"""
+
+_ONE = """## How to use it
+
+There is one copy, so the uncertainty that synthesis adds can't be told from it: the
+combining rules of partially synthetic data need at least two. Estimates are of use,
+their intervals are too narrow.
+"""
+
+
+_NESTED = """## How to use them
+
+The response was missing in some records. It was imputed {M} times, and {R} copies were
+drawn from each imputation: copies 1 to {R} from the first, and so on. Fit your model to each
+of the L = {M} x {R} copies and combine the estimates (Reiter 2004, *Simultaneous use of
+multiple imputation for missing data and disclosure limitation*, Survey Methodology 30,
+235-242):
+
+- estimate: q = mean of all
+- b: variance of the {M} means, one an imputation
+- w: mean of the {M} variances within an imputation
+- variance: T = u + (1 + 1/{M}) b - w / {R}, with u the mean of the squared standard errors
+- interval: q +/- t sqrt(T), Student's t with
+  T^2 / [((1 + 1/{M}) b)^2 / ({M} - 1) + (w / {R})^2 / ({M} ({R} - 1))] degrees of freedom
+
+Where that T is below u + w / ({M} x {R}) take the latter, with
+{M} ({R} - 1)(1 + {M} x {R} u / w)^2 degrees of freedom, and never fewer degrees of freedom
+than {M} - 1: next to 0 the estimate of T is worth nothing.
+
+In Python, `dsstan.combine(q, u, imputation=release.imputation)` does it, with `release` from
+`dsstan.release.reading.read_release`.
+"""
+
+
+def _order(release: Synthesis) -> list[str]:
+    """Of several synthetic columns, what each was drawn given."""
+    if len(release.steps) == 1:
+        return []
+    lines = []
+    for name, used in zip(synthetic(release), _given(release), strict=True):
+        given = ", ".join(f"`{other}`" for other in used)
+        how = f"given the synthetic values of {given}" if used else "by itself"
+        lines.append(f"`{name}` was drawn {how}.")
+    return lines
+
+
+def how_to_use(release: Synthesis) -> str:
+    """The part of the README that says how to combine."""
+    made = _imputations(release)
+    if made is not None:
+        return _NESTED.format(M=made["count"], R=made["copies_each"])
+    return _MANY if release.copies > 1 else _ONE
+
+
+def analyst_readme(release: Synthesis, files: list[str]) -> str:
+    """What an analyst needs to know."""
+    problem = release.problem
+    named = [f"`{name.replace('`', chr(39))}`" for name in synthetic(release)]
+    response = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    order = "".join(f"\n{line}" for line in _order(release))
+    use = how_to_use(release)
+    note = "".join(f"\n{text}\n" for text in _notes(release))
+    return f"""# Partially synthetic data
+
+{release.copies} copies of one table of {problem.n_records} records: `{files[0]}` to
+`{files[-1]}`. Every column but {response} is as it was collected. The values of
+{response} are synthetic in every copy and every row: draws from a spatial model.{order}
+No value was copied from a record.
+
+{use}
+Conclusions hold as far as the model behind the copies does; it is named in
+`metadata.json`. Interactions and effects it leaves out are weakened in the
+copies. Ordinary least squares ignores the spatial correlation that the copies
+carry, as it would in the original. The model may have been smoothed at places
+where few records are; that bias is the same in every copy, and no combining rule
+counts it.
+{note}"""

@@ -1,0 +1,256 @@
+"""What the report says in words: verdict, warnings with what to do, settings, provenance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dsstan.covariance.approximations import PredictiveProcess
+from dsstan.covariance.correlation import correlation_words
+from dsstan.models.conditions import conditions
+from dsstan.release.report.tables import meaning, sampler
+from dsstan.release.report.words import NOTHING, figure, plural
+from dsstan.release.settings import settings
+from dsstan.risk.assessment import Assessment
+from dsstan.risk.disclosure import Disclosure
+
+if TYPE_CHECKING:
+    from dsstan.copies.synthesis import Synthesis
+    from dsstan.models.fit import Fit
+
+HEADS = {
+    "failure": "Do not publish as it is",
+    "warning": "Publish only after reading the warnings",
+    "ok": "No check failed",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something the steward should know.
+
+    Attributes
+    ----------
+    severity
+        ``"failure"``, ``"warning"`` or ``"note"``.
+    title, text, todo
+        What it is, what was measured, and what to do; the last may be empty.
+    """
+
+    severity: str
+    title: str
+    text: str
+    todo: str = ""
+
+
+def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding]:
+    """Conditions not met, what the assessment found, notes of the fits; the worst first."""
+    found = [
+        Finding(
+            c["severity"],
+            f"{c['condition']} ({c['fit']} fit)" if c["condition"] else f"{c['fit']} fit",
+            f"{_sentence(meaning(c['condition']))}Measured: {c['name']}"
+            + (f" of {c['where']}" if c["where"] else "")
+            + f" {figure(c['value'])}; should be {c['limit']}.",
+            _sentence(c["advice"]).strip(),
+        )
+        for c in conditions(release)
+    ]
+    found += _accepted(release)
+    found += _of_risks(release, risks)
+    told: set[str] = set()
+    for kind, fit in release.fits.items():
+        fresh = [note for note in fit.notes if note not in told]
+        found += [Finding("note", f"Note of the {kind} fit", _sentence(n)) for n in fresh]
+        told |= set(fresh)
+    order = {"failure": 0, "warning": 1, "note": 2}
+    return sorted(found, key=lambda f: order[f.severity])
+
+
+def _accepted(release: Synthesis) -> list[Finding]:
+    """What the caller let pass, and releases that are special."""
+    failed = {c["condition"] for c in conditions(release) if c["severity"] == "failure"}
+    few = "copies-beyond-ess"
+    let = ["a fit that failed its verdict"] if release.accepted[0] and failed - {few} else []
+    let += ["more copies than independent draws"] if release.accepted[1] and few in failed else []
+    found = []
+    if let:
+        found.append(
+            Finding(
+                "warning",
+                "Accepted by the caller",
+                f"The copies were drawn from {' and '.join(let)}, by request.",
+                "Make sure that somebody answers for it, or run again without it.",
+            )
+        )
+    if release.fit.kind == "unrestricted":
+        found.append(
+            Finding(
+                "warning",
+                "Unrestricted release",
+                "No record is smoothed: the copies come from the unrestricted fit.",
+                "Flag isolated records and fit again before anything is published.",
+            )
+        )
+    if release.copies == 1:
+        found.append(
+            Finding(
+                "note",
+                "One copy",
+                "The variance between copies can't be told from one, so no estimates are combined.",
+                "Publish two copies or more if analysts need intervals.",
+            )
+        )
+    if release.moved_share > 0:
+        found.append(
+            Finding(
+                "note",
+                "Values moved",
+                f"{100 * release.moved_share:.2g}% of the synthetic values could not be held by "
+                "the column and were moved to the end of its range.",
+                "Look at the distribution of a copy at its ends.",
+            )
+        )
+    return found
+
+
+def _unassessed(release: Synthesis) -> tuple[str, str]:
+    """Why there is no attacker's sd, and what to do."""
+    shares = "Judge the release by these shares, and by the copies of the records that stand out."
+    if len(release.steps) > 1 or release.fit.outcome != "Gaussian" or release.problem.n_missing:
+        return "The closed forms take one Gaussian response without gaps", shares
+    if isinstance(release.fit.covariance, PredictiveProcess):
+        return "No attacker is reckoned under the predictive process", shares
+    return (
+        "There is no unrestricted fit to hold this release against",
+        "Fit with start= an unrestricted fit.",
+    )
+
+
+def _of_risks(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding]:
+    """What the intruder gains."""
+    if not isinstance(risks, Assessment):
+        why, todo = _unassessed(release)
+        return [
+            Finding(
+                "warning",
+                "No intruder assessed",
+                f"{why}, so only the shares of copies near the truth are known.",
+                todo,
+            )
+        ]
+    found = []
+    if risks.rose_most is not None:
+        found.append(
+            Finding(
+                "warning",
+                "Protection raised a risk",
+                risks.remarks()[0] + " (variances known to him).",
+                "Give that record a weight, try the protection preserving or cut, or publish "
+                "fewer copies; dsstan compare shows what each gives.",
+            )
+        )
+    for remark in risks.floor_remarks() if risks.below_floor.size else []:
+        most = risks.largest_release
+        found.append(
+            Finding(
+                "warning",
+                "Records below the floor",
+                remark + ".",
+                f"Publish at most {plural(most, 'copy', 'copies')}."
+                if most
+                else "No number of copies meets it for all: smooth further "
+                "(dsstan.risk.targets.solve_targets), take those records out, or lower the floor.",
+            )
+        )
+    return found
+
+
+def _sentence(text: str) -> str:
+    """With a capital, a full stop and a space after it."""
+    text = text.strip().rstrip(".")
+    return f"{text[0].upper()}{text[1:]}. " if text else ""
+
+
+def headline(found: list[Finding], risks: Assessment | Disclosure) -> dict[str, str]:
+    """The banner: severity, its words, and the numbers that matter most."""
+    severities = {f.severity for f in found}
+    worst = next((s for s in ("failure", "warning") if s in severities), "ok")
+    counts = [
+        plural(sum(f.severity == s for f in found), s)
+        for s in ("failure", "warning", "note")
+        if s in severities
+    ]
+    told = f"{', '.join(counts)}." if counts else "No failure, no warning, no note."
+    if isinstance(risks, Assessment):
+        least = float(risks.after.sd(variances="known").min())
+        told += (
+            f" The smallest sd that {plural(risks.after.copies, 'copy', 'copies')} leave to an "
+            f"intruder who knows all other records is {figure(least)}, on the modelled scale."
+        )
+    return {"severity": worst, "head": HEADS[worst], "text": told}
+
+
+def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
+    """Two lists of names and values."""
+    problem, fit = release.problem, release.fit
+    data = {
+        "Data set": problem.name,
+        "Records": f"{problem.n_records:,} at {plural(problem.n_sites, 'place')}",
+        "Sharing a place": plural(problem.n_coincident, "record")
+        if problem.n_coincident
+        else "no record",
+        "Response": f"{problem.response}, modelled as {problem.transform.name}",
+        "Formula": problem.formula,
+        "Coordinates": " and ".join(problem.coord_names),
+        "Distance": f"{problem.distance}, in {problem.unit}s",
+        "Reference system": problem.crs or "not stated",
+        "Correlation function": correlation_words(fit.cov_model),
+        "Covariance": str(fit.covariance),
+        "Largest distance": f"{figure(problem.d_max, 4)} {problem.unit}",
+    }
+    chosen = {
+        "Copies, L": f"{release.copies:,}",
+        "Rule of the flags": _rule(fit, problem.unit),
+        "Flagged": f"{int(fit.flagged.sum()):,} of {problem.n_records:,}",
+        "Protection": fit.protection,
+        "Gamma": "infinity (fully smoothed)" if math.isinf(fit.gamma) else figure(fit.gamma),
+        "Spatial effect in the copies": release.effect,
+        "Decay held": NOTHING if fit.phi_held is None else figure(fit.phi_held, 4),
+        "Rounding": "none" if release.rounding is None else "like the input",
+        "Sampler": sampler(release),
+    }
+    return {"data": data, "settings": chosen}
+
+
+def _rule(fit: Fit, unit: str) -> str:
+    weights = fit.weights
+    if weights is None:
+        return "none: the fit is unrestricted"
+    if weights.rule == "own":
+        return "own weights" + (f", column {weights.column}" if weights.column else "")
+    if weights.rule in ("continuous", "adaptive"):
+        return f"{weights.rule} weights, which grow with the distance to the neighbour"
+    which = "nearest neighbour" if weights.neighbour == 1 else f"neighbour no. {weights.neighbour}"
+    site = " at another place" if weights.by_site else ""
+    site += " of its group" if weights.within_group else ""
+    return (
+        f"{which}{site} at {weights.threshold:.4g} {unit} or more, "
+        f"where the correlation is {weights.correlation:.2g} or less"
+    )
+
+
+def provenance(release: Synthesis) -> dict[str, str]:
+    """Versions, engines, programs, date; no seed."""
+    known = settings(release)
+    out = {"Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")}
+    out |= {name: str(value) for name, value in known["versions"].items()}
+    for kind, fit in known["fits"].items():
+        out[f"Engine, {kind} fit"] = str(fit["engine"])
+        out[f"Program, {kind} fit"] = f"{fit['program']}.stan"
+        out[f"SHA-256 of it, {kind} fit"] = str(fit["program_sha256"])
+        out[f"Nodes, {kind} fit"] = " by ".join(str(n) for n in fit["nodes"])
+    out["Seeds"] = "in settings.json beside this page; they are confidential"
+    return out

@@ -1,0 +1,165 @@
+"""What is known of each record: its place, its neighbour, its risk before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsstan.models.weights import neighbour_distances
+from dsstan.release.report.words import exact, figure, percent
+from dsstan.risk.assessment import Assessment
+from dsstan.risk.disclosure import Disclosure
+
+if TYPE_CHECKING:
+    from dsstan.copies.synthesis import Synthesis
+
+Floats = NDArray[np.float64]
+
+WORST = 20
+"""Rows of the table of worst records."""
+
+PICTURED = 3000
+"""Records that a picture shows at most."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table of worst records.
+
+    Attributes
+    ----------
+    key
+        Its column in :func:`record_table`.
+    head
+        Its heading.
+    kind
+        ``"text"``, ``"yes"``, ``"count"``, ``"share"`` or ``"number"``.
+    """
+
+    key: str
+    head: str
+    kind: str = "number"
+
+    def shown(self, value: Any) -> str:
+        """A value as the reader sees it."""
+        if self.kind == "text":
+            return str(value)
+        number = float(value)
+        if self.kind == "yes":
+            return "yes" if number else "no"
+        if self.kind == "count":
+            return f"{number:.0f}"
+        return percent(number) if self.kind == "share" else figure(number)
+
+    def sorted_by(self, value: Any) -> str:
+        """A value as the script sorts it; text is sorted as text."""
+        return "" if self.kind == "text" else exact(value)
+
+
+def record_table(release: Synthesis, risks: Assessment | Disclosure) -> pd.DataFrame:
+    """One row a record, in the order of the table.
+
+    Columns ``label``, ``row``, ``flagged``, ``neighbour``, ``share_before``, ``share_after``
+    and, with an assessment, ``sd_none``, ``sd_before``, ``sd_after``, ``sd_fixed`` and
+    ``exposure``. What there is not is NaN.
+    """
+    problem, fit = release.problem, release.fit
+    found = risks.records
+    whole = isinstance(risks, Assessment)
+    protected = fit.kind == "restricted"
+    after = "restricted" if protected else "unrestricted"
+    none = np.full(problem.n_records, np.nan)
+
+    def column(name: str, wanted: bool = True) -> Floats:
+        return np.asarray(found[name], dtype=np.float64) if wanted and name in found else none
+
+    count = release.copies
+    return pd.DataFrame(
+        {
+            "label": [str(label) for label in problem.table.index],
+            "row": np.arange(problem.n_records),
+            "flagged": fit.flagged,
+            "neighbour": neighbour_distances(problem)
+            if fit.weights is None
+            else np.where(np.isfinite(fit.weights.nearest), fit.weights.nearest, np.nan),
+            "share_before": column("within_relative_unrestricted", protected),
+            "share_after": column(f"within_relative_{after}"),
+            "sd_none": column("sd_leave_one_out"),
+            "sd_before": column(f"sd_known_{count}_unrestricted", protected and whole),
+            "sd_after": column(f"sd_known_{count}_{after}"),
+            "sd_fixed": column(f"sd_fixed_{count}_{after}"),
+            "exposure": column("exposure"),
+        }
+    )
+
+
+def columns(table: pd.DataFrame, unit: str, near: str) -> list[Column]:
+    """The columns that have anything to show."""
+    wanted = [
+        Column("label", "Record", "text"),
+        Column("row", "Row, from 0", "count"),
+        Column("flagged", "Flagged", "yes"),
+        Column("neighbour", f"Distance to neighbour ({unit})"),
+        Column("share_before", f"Copies within {near}, before", "share"),
+        Column("share_after", f"Copies within {near}, after", "share"),
+        Column("sd_none", "sd without any copy"),
+        Column("sd_before", "sd left before"),
+        Column("sd_after", "sd left after"),
+        Column("sd_fixed", "sd left after, variances untold"),
+        Column("exposure", "Exposure"),
+    ]
+    return [c for c in wanted if c.kind == "text" or not table[c.key].isna().all()]
+
+
+def worst(table: pd.DataFrame, rows: int = WORST) -> pd.DataFrame:
+    """The records at most risk: least sd left, or where there is none most copies near."""
+    if table["sd_after"].isna().all():
+        return table.sort_values("share_after", ascending=False, kind="stable").head(rows)
+    return table.sort_values("sd_after", kind="stable").head(rows)
+
+
+def pictured(table: pd.DataFrame, most: int = PICTURED) -> pd.DataFrame:
+    """The records that a picture shows: all, or of many those at most risk and some others.
+
+    The worst, flagged records (those at most risk, up to half of the picture), and a random
+    sample of the others, the same one every time; in the order of the table.
+    """
+    if len(table) <= most:
+        return table
+    flagged = worst(table[table["flagged"]], most // 2)
+    kept = pd.Index(worst(table)["row"]).union(pd.Index(flagged["row"]))
+    others = np.setdiff1d(table["row"].to_numpy(), kept.to_numpy())
+    chosen = np.random.default_rng(0).permutation(others)[: most - len(kept)]
+    return table.iloc[np.sort(np.concatenate([kept.to_numpy(), chosen]))]
+
+
+def facts(row: dict[str, Any], unit: str) -> str:
+    """What the map says of one record."""
+    col = {key: Column(key, "", kind) for key, kind in _KINDS.items()}
+    flagged = "flagged" if row["flagged"] else "not flagged"
+    lines = [
+        f"Record {row['label']} (row {row['row']}), {flagged}",
+        f"neighbour at {col['neighbour'].shown(row['neighbour'])} {unit}",
+    ]
+    for name, words in (("share", "copies near the truth"), ("sd", "sd left")):
+        parts = [
+            f"{col[f'{name}_{when}'].shown(row[f'{name}_{when}'])} {when}"
+            for when in ("before", "after")
+            if row[f"{name}_{when}"] == row[f"{name}_{when}"]
+        ]
+        if parts:
+            lines.append(f"{words}: {', '.join(parts)}")
+    return "\n".join(lines)
+
+
+_KINDS = {
+    "neighbour": "number",
+    "share_before": "share",
+    "share_after": "share",
+    "sd_before": "number",
+    "sd_after": "number",
+}

@@ -1,0 +1,219 @@
+"""The report's tables, laid out by great_tables; the page's style sheet gives their looks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from markupsafe import Markup
+
+from dsstan.models.conditions import CONDITIONS
+from dsstan.release.report.pictures import interval
+from dsstan.release.report.words import NOTHING, between, figure, percent, plural
+from dsstan.risk.assessment import Assessment
+from dsstan.risk.disclosure import Disclosure, reduction_text
+
+if TYPE_CHECKING:
+    from dsstan.analysis.utility import Utility
+    from dsstan.copies.synthesis import Synthesis
+    from dsstan.models.fit import Fit
+
+WHEN = {"unrestricted": "before protection", "restricted": "after protection"}
+_NAMES = re.compile(r'\s(?:id|headers)="[^"]*"')
+LIMITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Floors whose largest release is told, beside the one asked for."""
+
+
+def layout(
+    rows: list[dict[str, str]],
+    caption: str,
+    *,
+    stub: str,
+    group: str | None = None,
+    raw: str | None = None,
+    left: tuple[str, ...] = (),
+) -> Markup:
+    """A table of texts as HTML.
+
+    Parameters
+    ----------
+    rows
+        One mapping a row, heading to text. Everything is escaped but the column ``raw``.
+    caption
+        What the table shows.
+    stub
+        Column that names the row.
+    group
+        Column whose value heads a group of rows.
+    raw
+        Column of finished markup.
+    left
+        Columns of words, which start at the left.
+    """
+    from great_tables import GT
+
+    if not rows:
+        return Markup("<p>None.</p>")
+    frame = pd.DataFrame(rows)
+    table = GT(frame, rowname_col=stub, groupname_col=group).tab_stubhead(stub)
+    figures = [c for c in frame.columns if c not in (stub, group, *left)]
+    table = table.cols_align("right", columns=figures).cols_align("left", columns=list(left))
+    if raw is not None:
+        table = table.fmt(str, columns=raw)
+    html = table.as_raw_html()
+    html = html[html.index("<table") : html.rindex("</table>") + len("</table>")]
+    # Its ids repeat from table to table; the scopes of the headings say the same.
+    html = re.sub(r"<t[hd]\b[^<>]*>", lambda tag: _NAMES.sub("", tag[0]), html)
+    head, body = html.split(">", 1)
+    return Markup("{}><caption><span>{}</span></caption>{}").format(
+        Markup(head), caption, Markup(body)
+    )
+
+
+def posterior(fits: Mapping[str, Fit]) -> Markup:
+    """Posterior of each fit, with R-hat and effective sample sizes."""
+    rows = []
+    for name, fit in fits.items():
+        for parameter, row in fit.summary().iterrows():
+            held = parameter == "phi" and fit.phi_held is not None
+            low, high = figure(row["q025"], 4), figure(row["q975"], 4)
+            rows.append(
+                {
+                    "fit": _titled(name, fits),
+                    "parameter": f"{parameter}: {row['term']}",
+                    "mean": figure(row["mean"], 4),
+                    "sd": "held" if held else figure(row["sd"]),
+                    "95% interval": "held" if held else f"{low} to {high}",
+                    "R-hat": NOTHING if held else f"{row['rhat']:.3f}",
+                    "ESS bulk": figure(row["ess_bulk"], 4),
+                    "ESS tail": figure(row["ess_tail"], 4),
+                }
+            )
+    return layout(rows, "Posterior, modelled scale", stub="parameter", group="fit")
+
+
+def checks(fits: Mapping[str, Fit]) -> Markup:
+    """Everything that a verdict looks at."""
+    rows = [
+        {
+            "fit": _titled(name, fits),
+            "check": check.name + (f" ({check.where})" if check.where else ""),
+            "worst value": figure(check.value),
+            "should be": check.limit,
+            "result": check.severity,
+        }
+        for name, fit in fits.items()
+        for check in fit.verdict.checks
+    ]
+    caption = "Checks of each fit"
+    return layout(rows, caption, stub="check", group="fit", left=("should be", "result"))
+
+
+def _titled(name: str, fits: Mapping[str, Fit]) -> str:
+    if name.startswith("imputation"):
+        return f"fit to {name.replace('_', ' ')}"
+    when = f" ({WHEN[name]})" if "restricted" in fits else ""
+    return f"{name} fit{when}"
+
+
+def shares(found: Disclosure) -> Markup:
+    """Mean share of copies near the truth, before and after."""
+    fits = [c for c in WHEN if c in set(found.summary["fit"])]
+    labels = {"within_relative": f"within {100 * found.relative:g}% of the truth"}
+    if found.absolute is not None:
+        labels["within_absolute"] = f"within {found.absolute:,g} of the truth"
+    rows = []
+    for measure, label in labels.items():
+        for group in ("flagged", "unflagged", "all"):
+            if found.share(measure, fits[0], group) is None:
+                continue
+            row = {"copies": label, "records": group}
+            row |= {_when(f, fits): percent(found.share(measure, f, group)) for f in fits}
+            change = found.reduced(measure, group)
+            if change is not None:
+                row["reduced by"] = reduction_text(change)
+            rows.append(row)
+    caption = "Mean share of a record's copies that come near its true value"
+    return layout(rows, caption, stub="records", group="copies")
+
+
+def attacker(found: Assessment) -> Markup:
+    """The sd left after 0, 1, L and 500 copies, smallest and median of each group."""
+    table = found.table().set_index(["fit", "group", "copies", "variances"])
+    levels = table.index
+    fits = [c for c in WHEN if c in levels.get_level_values("fit")]
+    rows = []
+    for group in dict.fromkeys(levels.get_level_values("group")):
+        for count in (0, *found.copies):
+            row = {
+                "group": f"{group} records",
+                "he sees": plural(count, "copy", "copies") if count else "no copy",
+            }
+            for which in ("smallest", "median"):
+                for name in fits:
+                    known, fixed = (
+                        float(table[which][name, group, count, v]) for v in ("known", "fixed")
+                    )
+                    row[f"{which}, {_when(name, fits)}"] = between(known, fixed)
+            rows.append(row)
+    caption = "Sd left to an intruder who knows all other records (modelled scale)"
+    return layout(rows, caption, stub="he sees", group="group")
+
+
+def release_sizes(found: Assessment) -> Markup:
+    """Most copies that leave every record a floor, for some floors."""
+    floors = sorted({*LIMITS, *([] if found.floor is None else [found.floor])})
+    rows = []
+    for floor in floors:
+        most = found.after.largest_release(floor)
+        below = int((found.after.sd(variances="known") < floor).sum())
+        asked = " (asked for)" if floor == found.floor else ""
+        rows.append(
+            {
+                "least sd": f"{floor:g}{asked}",
+                "most copies that leave it to all": "any number" if most >= 1e9 else f"{most:,}",
+                f"records below it at L = {found.after.copies}": f"{below:,}",
+            }
+        )
+    return layout(rows, "How many copies a floor allows", stub="least sd")
+
+
+def estimates(kept: Utility) -> Markup:
+    """The analyst's regression on the original and on the copies, intervals drawn."""
+    rows = []
+    for term, of_term in kept.table.groupby("term", sort=False):
+        for _, row in of_term.iterrows():
+            source = str(row["source"])
+            rows.append(
+                {
+                    "term": str(term),
+                    "estimated from": source if source == "original" else f"{source} copies",
+                    "estimate": figure(row["estimate"], 4),
+                    f"{100 * kept.level:g}% interval": (
+                        f"{figure(row['low'], 4)} to {figure(row['high'], 4)}"
+                    ),
+                    "drawn": str(interval(row, of_term)),
+                }
+            )
+    caption = f"Least squares {kept.formula}; dashed: estimate from the original"
+    return layout(rows, caption, stub="estimated from", group="term", raw="drawn", left=("drawn",))
+
+
+def _when(name: str, fits: list[str]) -> str:
+    return WHEN[name] if len(fits) > 1 else "this release"
+
+
+def meaning(condition: str) -> str:
+    """What a condition means, for a reader."""
+    return CONDITIONS.get(condition, "")
+
+
+def sampler(release: Synthesis) -> str:
+    """How the posterior was sampled."""
+    s = release.fit.settings
+    return (
+        f"{s.chains} chains of {s.warmup:,} + {s.samples:,} iterations, "
+        f"adapt_delta {s.adapt_delta:g}"
+    )

@@ -1,0 +1,140 @@
+"""What kept brackets disclose beyond the same copies without them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
+
+from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.core.errors import InputError, is_number
+from dsstan.core.seeds import COMPARISON, seed_of, stream
+from dsstan.covariance.correlation import correlation
+from dsstan.covariance.latent import parameters_at, spread_draws
+from dsstan.models.brackets.fit import BracketedFit
+from dsstan.models.brackets.truncation import truncated_sd
+from dsstan.models.fit import Fit
+from dsstan.risk.disclosure import RELATIVE, within
+
+__all__ = ["bracket_cost", "sd_left"]
+
+Floats = NDArray[np.float64]
+
+DRAWS = 50
+"""Posterior draws behind the sds."""
+
+
+def bracket_cost(
+    release: Synthesis, *, relative: float = RELATIVE, absolute: float | None = None
+) -> pd.DataFrame:
+    """The extra disclosure of kept brackets, one row a bracket and one for all. Confidential.
+
+    Parameters
+    ----------
+    release
+        Copies from a fit of :func:`dsstan.models.brackets.fit.fit_bracketed`.
+    relative
+        A copy is near where it is within this share of the truth,
+    absolute
+        or, where given, within this distance on the response's own scale.
+
+    Returns
+    -------
+    DataFrame
+        ``bracket`` in words; ``records``; ``width``, infinite where an end is open; ``near``,
+        the share of copies near the truth; ``near_without``, that of as many copies from the same
+        posterior without brackets; and on the modelled scale, averaged over posterior draws and
+        records, ``sd_others``, what one who knows all other records and the parameters, but no
+        copy, does not know of a record, and ``sd_bracket``, what is left when he learns its
+        bracket.
+
+    Raises
+    ------
+    InputError
+        If the release has no brackets, or a tolerance is negative.
+    """
+    fit = release.fit
+    if not isinstance(fit, BracketedFit):
+        raise InputError("bracket_cost needs copies of a fit_bracketed fit")
+    for name, value in (("relative", relative), ("absolute", absolute)):
+        if value is not None and not (is_number(value) and np.isfinite(value) and value >= 0):
+            raise InputError(f"the {name} tolerance must be finite and not negative")
+    problem, kept = release.problem, fit.brackets
+    truth = problem.original()
+    tolerance = relative * np.abs(truth) if absolute is None else absolute
+    bare = synthesise(
+        replace(fit, brackets=kept.without()),
+        release.copies,
+        seed=seed_of(stream(release.seed, COMPARISON, b"without brackets")),
+        effect=release.effect,
+        accept_failed=True,
+        accept_few_draws=True,
+        rounding="none" if release.rounding is None else "auto",
+        progress=False,
+    )
+    near, without = (within(each.values, truth, tolerance) for each in (release, bare))
+    others, bracket = sd_left(fit)
+    rows: list[dict[str, Any]] = []
+    groups = [
+        (word, high - low, kept.number == k)
+        for k, (word, low, high) in enumerate(zip(kept.words(), kept.low, kept.high, strict=True))
+    ]
+    for word, width, members in [*groups, ("all", np.inf, np.ones(truth.size, dtype=bool))]:
+        if members.any():
+            measured = {
+                "near": near,
+                "near_without": without,
+                "sd_others": others,
+                "sd_bracket": bracket,
+            }
+            means = {name: float(values[members].mean()) for name, values in measured.items()}
+            rows.append(
+                {"bracket": word, "records": int(members.sum()), "width": float(width), **means}
+            )
+    return pd.DataFrame(rows)
+
+
+def sd_left(fit: BracketedFit, *, draws: int = DRAWS) -> tuple[Floats, Floats]:
+    """What all other records leave unknown of each, before and after its bracket is known.
+
+    Given the parameters, y_i has under the unrestricted model, all others known, the variance
+    1 / P_ii about y_i - (P y)_i / P_ii, with P = V^-1 - V^-1 X (X' V^-1 X)^-1 X' V^-1. The
+    bracket cuts this normal. Roots of the mean variances over the draws of the unrestricted fit.
+
+    Returns
+    -------
+    tuple of ndarray
+        Two of shape (N,), on the modelled scale; infinite where a record has a coefficient of
+        its own and its bracket an open end.
+    """
+    free: Fit = fit if fit.start is None else fit.start
+    problem, kept = fit.problem, fit.brackets
+    X, y = problem.X, problem.y
+    d = cdist(problem.sites, problem.sites)
+    before, after = np.zeros(y.size), np.zeros(y.size)
+    picks = spread_draws(free, min(draws, free.n_draws))
+    with threadpool_limits(limits=1, user_api="blas"):
+        for chain, iteration in picks:
+            p = parameters_at(free, int(chain), int(iteration))
+            V = p.sigma_sq * correlation(d, p.phi, free.cov_model) + p.tau_sq * np.eye(y.size)
+            factor = cho_factor(V, lower=True, overwrite_a=True, check_finite=False)
+            solved = cho_solve(factor, np.column_stack([X, np.eye(y.size)]), check_finite=False)
+            VX, inverse = solved[:, : X.shape[1]], solved[:, X.shape[1] :]
+            P = inverse - VX @ np.linalg.solve(X.T @ VX, VX.T)
+            precision = np.diag(P)
+            own = precision <= 1e-12 * np.diag(inverse)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                sd = np.where(own, np.inf, 1.0 / np.sqrt(precision))
+                mean = np.where(own, y, y - (P @ y) / precision)
+            finite = np.where(own, 1.0, sd)
+            cut = truncated_sd(mean, finite, kept.low_modelled, kept.high_modelled)
+            flat = (kept.high_modelled - kept.low_modelled) / np.sqrt(12.0)
+            before += sd**2
+            after += np.where(own, flat, cut) ** 2
+    return np.sqrt(before / len(picks)), np.sqrt(after / len(picks))

@@ -1,0 +1,391 @@
+"""Could an intruder point at somebody's record among the copies?
+
+Reiter and Mitra (2009), "Estimating risks of identification disclosure in
+partially synthetic data", Journal of Privacy and Confidentiality 1(1). An
+intruder holds a target's keys exactly and the response within a tolerance, and
+looks for the record in the copies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from dsstan.copies.synthesis import Synthesis
+from dsstan.core.errors import InputError
+from dsstan.covariance.latent import require_one_column
+from dsstan.models.fit import Fit
+from dsstan.risk.disclosure import RELATIVE, sides
+from dsstan.table.problem import Problem
+
+Floats = NDArray[np.float64]
+
+TIE = 1e-12
+"""Averaged probabilities that differ by less, relatively, are the same sum in another order."""
+
+_BLOCK = 2**22
+"""Comparisons of a copy's value with a target's held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """What the intruder finds for each target, each of shape (N,).
+
+    Attributes
+    ----------
+    right
+        Probability that he gives to the right record, averaged over the copies.
+    ties
+        c_i, the number of records to which he gives the largest probability;
+        never below 1.
+    found
+        T_i, whether the right record is among them.
+    """
+
+    right: Floats
+    ties: NDArray[np.intp]
+    found: NDArray[np.bool_]
+
+
+def match(
+    values: Floats, truth: Floats, tolerance: Floats, keys: NDArray[np.intp] | None = None
+) -> Matches:
+    """Match every record with the copies (Reiter and Mitra 2009).
+
+    A record of the same keys whose value in copy l lies within the target's
+    tolerance has probability 1 / (their number) in that copy. Where a copy holds
+    none, it says nothing and every record of the same keys has the same
+    probability. Probabilities are averaged over the copies, and only then is the
+    largest taken.
+
+    Parameters
+    ----------
+    values
+        Copies, shape (L, N).
+    truth
+        What the intruder holds for the response of each target, shape (N,).
+    tolerance
+        How far he trusts it, shape (N,), from 0 to infinity.
+    keys
+        Number of each record's combination of keys, shape (N,); None if he has
+        no key.
+
+    Examples
+    --------
+    Each record's own value is found in one of two copies; the second copy gives
+    target 0 to record 1 as well:
+
+    >>> found = match(
+    ...     np.array([[1.0, 2.0], [1.0, 1.0]]), np.array([1.0, 2.0]), np.zeros(2)
+    ... )
+    >>> found.right, found.ties, found.found
+    (array([0.75, 0.75]), array([1, 1]), array([ True,  True]))
+    """
+    copies, n = values.shape
+    groups = np.zeros(n, dtype=np.intp) if keys is None else keys
+    right, ties, found = np.empty(n), np.empty(n, dtype=np.intp), np.empty(n, dtype=bool)
+    order = np.argsort(groups, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        m = members.size
+        shown = values[:, members]
+        step = max(1, _BLOCK // (copies * m))
+        for first in range(0, m, step):
+            own = np.arange(first, min(first + step, m))
+            targets = members[own]
+            gap = np.abs(shown[None] - truth[targets, None, None])
+            near = gap <= tolerance[targets, None, None]
+            count = near.sum(axis=2, keepdims=True)
+            share = np.where(count > 0, near / np.maximum(count, 1), 1.0 / m).mean(axis=1)
+            top = share >= share.max(axis=1, keepdims=True) * (1.0 - TIE)
+            rows = np.arange(own.size)
+            right[targets] = share[rows, own]
+            ties[targets] = top.sum(axis=1)
+            found[targets] = top[rows, own]
+    return Matches(right, ties, found)
+
+
+@dataclass(frozen=True, eq=False)
+class Identification:
+    """Risks of identification.
+
+    Attributes
+    ----------
+    records
+        One row a record: ``flagged``, ``candidates`` (records with the same keys
+        and place), ``alone`` (no other record shares its exact place and keys),
+        and for each fit ``right``, ``ties`` and ``found`` of :class:`Matches`.
+        Confidential.
+    summary
+        One row a fit, group and measure. Fit ``keys`` is an intruder who knows
+        nothing of the response. Measures: ``targets``; ``unique_matches`` s, the
+        targets for which he names one record; ``expected_match_risk``, the sum
+        of T_i / c_i, out of ``targets``; ``true_match_rate``, the share of
+        targets named and rightly so; ``false_match_rate``, the share of wrong
+        ones among the s. Where s is 0 there is no false match rate and its row is
+        left out, as are groups without records.
+    given
+        Whether identification is given: places are keys and exact, and single
+        somebody out. No number above then says anything about his safety.
+    note
+        The same in words.
+    coordinates, keys
+        As given.
+    seconds
+        Wall time.
+    """
+
+    records: pd.DataFrame = field(repr=False)
+    summary: pd.DataFrame = field(repr=False)
+    given: bool
+    note: str
+    coordinates: str | float | None
+    keys: tuple[str, ...]
+    seconds: float
+
+    def get(self, measure: str, fit: str, group: str = "all") -> float | None:
+        """One number of the summary; None where there is no such row."""
+        s = self.summary
+        row = s[(s["measure"] == measure) & (s["fit"] == fit) & (s["group"] == group)]
+        return None if row.empty else float(row["value"].iloc[0])
+
+    def __str__(self) -> str:
+        lines = {}
+        for (fit, group), rows in self.summary.groupby(["fit", "group"], sort=False):
+            cells = dict(zip(rows["measure"], rows["value"], strict=True))
+            lines[f"{fit}, {group}"] = {
+                "targets": f"{cells['targets']:.0f}",
+                "expected match risk": f"{cells['expected_match_risk']:.1f}",
+                "true match rate": f"{100 * cells['true_match_rate']:.1f}%",
+                "false match rate": f"{100 * cells['false_match_rate']:.1f}%"
+                if "false_match_rate" in cells
+                else "-",
+            }
+        return f"Identification\n{self.note}\n{pd.DataFrame(lines).T.to_string()}"
+
+
+def identification(
+    release: Synthesis,
+    *,
+    keys: Sequence[str] = (),
+    relative: float | None = None,
+    absolute: float | None = None,
+    coordinates: str | float | None = "exact",
+    against: Fit | Synthesis | None = None,
+) -> Identification:
+    """Risk that an intruder finds his target's record among the copies.
+
+    Parameters
+    ----------
+    release
+        The copies.
+    keys
+        Columns that the intruder matches exactly; missing values count as a
+        value of their own.
+    relative, absolute
+        How well he knows the response: within a share of the true value, or on
+        the response's own scale. One of them; by default within 10%. An infinite
+        ``absolute`` is an intruder who doesn't know it.
+    coordinates
+        ``"exact"``: he knows the place, and finds it, since copies keep theirs.
+        A number: he knows it to within a cell of a grid of that size, in the
+        problem's unit. None: he doesn't know it.
+    against
+        See :func:`dsstan.disclosure`.
+
+    Raises
+    ------
+    InputError
+        If a key is missing, repeated, a coordinate or the response, or a
+        tolerance or a grid is out of range.
+    """
+    begin = time.perf_counter()
+    problem = release.problem
+    require_one_column(release)
+    truth = problem.original()
+    tolerance = tolerances(truth, relative, absolute)
+    columns = _keys(problem, keys)
+    known = np.column_stack([columns, _places(problem, coordinates)])
+    group = _numbers(known)
+    exact = _numbers(np.column_stack([columns, problem.site]))
+    candidates, alone = np.bincount(group)[group], np.bincount(exact)[exact] == 1
+    given = coordinates == "exact" and bool(alone.any())
+    flagged = release.fit.flagged
+    nothing = Matches(1.0 / candidates, candidates, np.ones(truth.size, dtype=bool))
+    found = {"keys": nothing}
+    for name, synthesis in sides(release, against).items():
+        found[name] = match(synthesis.values, truth, tolerance, group)
+    records = pd.DataFrame(
+        {"flagged": flagged, "candidates": candidates, "alone": alone}, index=problem.table.index
+    )
+    rows: list[tuple[str, str, str, float]] = []
+    members = {"flagged": flagged, "unflagged": ~flagged, "all": np.ones_like(flagged)}
+    for name, matches in found.items():
+        if name != "keys":
+            records[f"right_{name}"] = matches.right
+            records[f"ties_{name}"] = matches.ties
+            records[f"found_{name}"] = matches.found
+        for label, chosen in members.items():
+            if chosen.any():
+                rows += [(name, label, *cell) for cell in _rates(matches, chosen)]
+    return Identification(
+        records=records,
+        summary=pd.DataFrame(rows, columns=["fit", "group", "measure", "value"]),
+        given=given,
+        note=_note(coordinates, int(alone.sum()), truth.size, given),
+        coordinates=coordinates,
+        keys=tuple(keys),
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _rates(matches: Matches, chosen: NDArray[np.bool_]) -> list[tuple[str, float]]:
+    """The measures of one group of targets."""
+    ties, found = matches.ties[chosen], matches.found[chosen]
+    single = ties == 1
+    cells = [
+        ("targets", float(ties.size)),
+        ("unique_matches", float(single.sum())),
+        ("expected_match_risk", float(np.sum(found / ties))),
+        ("true_match_rate", float(np.mean(single & found))),
+    ]
+    if single.any():
+        cells.append(("false_match_rate", float(np.mean(~found[single]))))
+    return cells
+
+
+def _note(coordinates: str | float | None, alone: int, n: int, given: bool) -> str:
+    """What exact places mean for the numbers."""
+    single = f"{alone} of {n} records"
+    if given:
+        return (
+            f"Identification is given: copies keep exact places, which single out {single}. "
+            "Whoever knows the address has the record."
+        )
+    if coordinates == "exact":
+        return "Copies keep exact places, but every record shares its place and keys."
+    seen = (
+        "who doesn't know the place"
+        if coordinates is None
+        else f"who knows the place only to a cell of {coordinates:g}"
+    )
+    if alone == 0:
+        return f"The numbers are for an intruder {seen}."
+    return (
+        f"The numbers hold only for an intruder {seen}. Copies keep exact places, which "
+        f"single out {single}: one who knows the address has the record."
+    )
+
+
+def tolerances(truth: Floats, relative: float | None, absolute: float | None) -> Floats:
+    """Tolerance of each target, shape (N,), by default 10% of its true value.
+
+    Raises
+    ------
+    InputError
+        If both are given, or one is out of range.
+    """
+    if relative is not None and absolute is not None:
+        raise InputError("give the relative or the absolute tolerance, not both")
+    if absolute is not None:
+        if not absolute >= 0:
+            raise InputError("the absolute tolerance must not be negative")
+        return np.full(truth.size, float(absolute))
+    share = RELATIVE if relative is None else relative
+    if not (np.isfinite(share) and share >= 0):
+        raise InputError("the relative tolerance must be finite and not negative")
+    return np.asarray(share * np.abs(truth))
+
+
+def record_positions(problem: Problem, records: Sequence[int] | None) -> NDArray[np.intp]:
+    """Positions asked for, all if None; refused unless distinct whole numbers below N."""
+    n = problem.n_records
+    rows = np.arange(n) if records is None else np.asarray(records)
+    whole = rows.ndim == 1 and rows.size > 0 and np.issubdtype(rows.dtype, np.integer)
+    if not (whole and rows.min() >= 0 and rows.max() < n and np.unique(rows).size == rows.size):
+        raise InputError(f"records must be distinct positions, whole numbers from 0 to {n - 1}")
+    return rows.astype(np.intp)
+
+
+def _keys(problem: Problem, keys: Sequence[str]) -> NDArray[np.int64]:
+    """Keys as whole numbers, shape (N, number of keys)."""
+    if isinstance(keys, str):
+        raise InputError(f"keys must be a list of columns, such as [{keys!r}]")
+    if len(set(keys)) < len(keys):
+        raise InputError("a key is named twice")
+    codes = []
+    for name in keys:
+        if name not in problem.table.columns:
+            raise InputError(f"there is no column {name!r} to match on")
+        if name == problem.response:
+            raise InputError(
+                f"{name!r} is synthetic in every copy: what the intruder knows of it is the "
+                "tolerance, not a key"
+            )
+        if name in problem.coord_names:
+            raise InputError(f"{name!r} is a coordinate: say what he knows with coordinates=")
+        try:
+            codes.append(pd.factorize(problem.table[name], use_na_sentinel=False)[0])
+        except TypeError:
+            raise InputError(f"column {name!r} holds values that can't be compared") from None
+    shape = (problem.n_records, len(codes))
+    return np.array(codes, dtype=np.int64).reshape(shape[::-1]).T
+
+
+def _places(problem: Problem, coordinates: str | float | None) -> NDArray[np.int64]:
+    """What the intruder knows of the place, as whole numbers, shape (N, 1 or 2)."""
+    if coordinates is None:
+        return np.zeros((problem.n_records, 1), dtype=np.int64)
+    if isinstance(coordinates, str):
+        if coordinates != "exact":
+            raise InputError(f'coordinates must be "exact", a grid size or None; {coordinates!r}')
+        return problem.site[:, None]
+    if isinstance(coordinates, bool) or not (np.isfinite(coordinates) and coordinates > 0):
+        raise InputError("the grid size of coordinates must be positive and finite")
+    return grid_cells(problem.sites, float(coordinates))
+
+
+def grid_cells(sites: Floats, size: float) -> NDArray[np.int64]:
+    """Column and row of each site in a square grid from the lower left site, shape (N, 2).
+
+    Raises
+    ------
+    InputError
+        If the grid is so fine that its cells can't be counted.
+
+    Examples
+    --------
+    >>> grid_cells(np.array([[0.0, 1.0], [0.9, 1.0], [1.0, 3.5]]), 1.0)
+    array([[0, 0],
+           [0, 0],
+           [1, 2]])
+    """
+    with np.errstate(over="ignore"):
+        cells = np.floor((sites - sites.min(axis=0)) / size)
+    if not np.all(cells < 2**53):
+        raise InputError("the grid is too fine for coordinates of this size")
+    return np.asarray(cells, dtype=np.int64)
+
+
+def merged(area: NDArray[np.intp], sites: Floats, minimum: int) -> NDArray[np.intp]:
+    """Areas joined, smallest first with the nearest mean place, until each has ``minimum``."""
+    area = np.array(area)
+    while True:
+        label, count = np.unique(area, return_counts=True)
+        if count.min() >= minimum or label.size == 1:
+            return area
+        place = np.stack([sites[area == a].mean(axis=0) for a in label])
+        least = int(np.argmin(count))
+        gap = cdist(place[[least]], place)[0]
+        gap[least] = np.inf
+        area[area == label[least]] = label[int(np.argmin(gap))]
+
+
+def _numbers(rows: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Number of each distinct row, shape (N,)."""
+    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], dtype=np.intp).ravel()

@@ -1,0 +1,280 @@
+"""What the whole release tells one who does not know all the other records.
+
+:mod:`dsstan.risk.attacker` grants the intruder every other y. Here he knows none, or
+only those farther than a radius from the record he is after. He still knows
+places, covariates, model and parameters, and sees all L copies. Everything is
+normal, so no simulation is needed: the posterior precision of all y at once is
+
+    Lambda = P + sum_l H' Vs^-1 H
+
+with P of the unrestricted model under a flat prior of the coefficients, and H
+and Vs of :func:`dsstan.risk.attacker.copy_law`. To know a record is to strike its row
+and column, so with U the records he does not know the variance of y_i is
+(Lambda_UU^-1)_ii. With U = {i} this is the stronger attacker. Records at one
+site hide behind one another: copies carry one w for all, so no number of copies
+tells their differences.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
+
+from dsstan.copies.synthesis import Synthesis
+from dsstan.core.errors import InputError
+from dsstan.core.progress import progress_bar
+from dsstan.covariance.latent import LatentModel, parameters_at
+from dsstan.models.fit import Fit
+from dsstan.models.predictive import carried_effect
+from dsstan.risk.attacker import copy_law, planned_release
+from dsstan.risk.leave_one_out import averaged_draws, projection
+from dsstan.table.problem import Problem
+
+Floats = NDArray[np.float64]
+
+DRAWS = 40
+"""Posterior draws over which the information is averaged, unless told otherwise."""
+
+BATCHES = 10
+"""Groups of draws whose spread gives the Monte Carlo error."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeakAttack:
+    """An intruder's posterior sd of every record, on the modelled scale. Confidential.
+
+    Attributes
+    ----------
+    sd
+        Posterior sd of each y_i, shape (N,).
+    error
+        Monte Carlo standard error of it, from the draws averaged over, shape (N,).
+    full
+        sd left to one who knows all other records, from the same draws, shape (N,);
+        never above ``sd``.
+    unknown
+        How many other records he does not know, shape (N,).
+    knows
+        ``"none"``, or the radius beyond which he knows the records.
+    variances
+        As in :meth:`dsstan.risk.attacker.Attack.sd`.
+    copies, draws
+        L, and the posterior draws averaged over.
+    """
+
+    sd: Floats = field(repr=False)
+    error: Floats = field(repr=False)
+    full: Floats = field(repr=False)
+    unknown: NDArray[np.intp] = field(repr=False)
+    flagged: NDArray[np.bool_] = field(repr=False)
+    index: pd.Index = field(repr=False)
+    knows: str | float
+    variances: str
+    copies: int
+    draws: int
+    seconds: float
+
+    def table(self) -> pd.DataFrame:
+        """One row a record: the sd, its Monte Carlo error, and the stronger attacker's."""
+        return pd.DataFrame(
+            {
+                "flagged": self.flagged,
+                "unknown": self.unknown,
+                "sd": self.sd,
+                "error": self.error,
+                "full": self.full,
+            },
+            index=self.index,
+        )
+
+    def __str__(self) -> str:
+        who = (
+            "none of the others"
+            if self.knows == "none"
+            else f"the records farther than {self.knows:g}"
+        )
+        smallest = self.table().groupby("flagged")[["sd", "full"]].min()
+        text = smallest.to_string(float_format=lambda v: f"{v:.3g}")
+        return (
+            f"Smallest sd left to an intruder who knows {who}, from {self.copies} copies\n"
+            f"(modelled scale, variances {self.variances}, {self.draws} posterior draws, "
+            f"Monte Carlo error up to {np.max(self.error / self.sd):.1%})\n{text}"
+        )
+
+
+def weak_attack(
+    release: Synthesis | Fit,
+    *,
+    against: Fit | None = None,
+    copies: int | None = None,
+    knows: str | float = "none",
+    variances: str = "fixed",
+    effect: str = "auto",
+    draws: int = DRAWS,
+    progress: bool | None = None,
+) -> WeakAttack:
+    """What one who knows few of the other records learns from the whole release.
+
+    Exact linear algebra given the parameters; the information is averaged over
+    posterior draws, and the error of that average is stated. Each radius costs at
+    most about N^4 / 24 operations after the draws' N^3 each: seconds for 500
+    records, minutes for 2000.
+
+    Parameters
+    ----------
+    release
+        The copies, or a fit from which copies are planned.
+    against
+        The unrestricted fit; by default the one the release's fit started from.
+    copies
+        L planned; by default the release's.
+    knows
+        ``"none"`` of the other records, or a radius in the sites' unit: he knows
+        the records farther than it from the one he is after. At radius 0 he
+        knows all but those at the same site.
+    variances
+        ``"fixed"``: the draws of the variances tell nothing; ``"known"``: he
+        knows each.
+    effect
+        For a fit: as in :func:`dsstan.synthesise`.
+    draws
+        Posterior draws to average the information over; at least 2.
+
+    Raises
+    ------
+    InputError
+        If there is no unrestricted fit to compare with, or an argument is out of
+        range.
+    """
+    begin = time.perf_counter()
+    fit, free, planned, effect = planned_release(release, against, copies, effect)
+    if variances not in ("fixed", "known"):
+        raise InputError('variances must be "fixed" or "known"')
+    missing = _missing(fit.problem, knows)
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        progress_bar("weaker intruder", progress) as advance,
+    ):
+        precision, batches, count = _information(
+            fit, free, planned, effect, variances, draws, advance
+        )
+        columns = _covariance_columns(precision, missing)
+        # The derivative of a variance by the precision is minus its column's square.
+        change = np.stack([np.sum(columns * (batch @ columns), axis=0) for batch in batches])
+        error = change.std(axis=0, ddof=1) / np.sqrt(len(change))
+        advance(1.0)
+    sd = np.sqrt(np.diag(columns))
+    return WeakAttack(
+        sd=sd,
+        error=0.5 * error / sd,
+        full=1.0 / np.sqrt(np.diag(precision)),
+        unknown=missing.sum(axis=1) - 1,
+        flagged=fit.flagged,
+        index=fit.problem.table.index,
+        knows=knows,
+        variances=variances,
+        copies=planned,
+        draws=count,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _missing(problem: Problem, knows: str | float) -> NDArray[np.bool_]:
+    """Row i marks the records unknown to one who is after record i, shape (N, N)."""
+    n = problem.n_records
+    if isinstance(knows, str):
+        if knows != "none":
+            raise InputError(f'knows must be "none" or a radius, got {knows!r}')
+        return np.ones((n, n), dtype=bool)
+    if isinstance(knows, bool) or not (np.isfinite(knows) and knows >= 0):
+        raise InputError("the radius beyond which records are known must be finite and not below 0")
+    # By site, so that records at one place are surely at distance 0.
+    near = cdist(problem.unique_sites, problem.unique_sites) <= knows
+    return np.asarray(near[np.ix_(problem.site, problem.site)])
+
+
+def _information(
+    fit: Fit,
+    free: Fit,
+    copies: int,
+    effect: str,
+    variances: str,
+    draws: int,
+    advance: Callable[[float], None],
+) -> tuple[Floats, Floats, int]:
+    """Lambda (N, N), its mean in each batch of draws (B, N, N), and the draws used."""
+    n = fit.problem.n_records
+    carried, _ = carried_effect(fit, effect)
+    mine, theirs = averaged_draws(fit, draws), averaged_draws(free, draws)
+    size = min(BATCHES, len(mine), len(theirs))
+    precision, batches = np.zeros((n, n)), np.zeros((size, n, n))
+
+    def add(i: int, one: Floats, count: int) -> None:
+        members = len(range(i % size, count, size))
+        batches[i % size] += one / members
+        precision[:] += one / count
+
+    model, scores = LatentModel(fit), np.empty((len(mine), n))
+    for i, (chain, iteration) in enumerate(mine):
+        law = copy_law(model, parameters_at(fit, int(chain), int(iteration)), carried)
+        root = np.linalg.cholesky(law.Vs)
+        z = solve_triangular(root, law.H, lower=True, check_finite=False)
+        add(i, copies * (z.T @ z), len(mine))
+        scores[i] = law.score
+        advance(0.5 * (i + 1) / len(mine))
+    if variances == "known":
+        centred = (scores - scores.mean(axis=0)) * np.sqrt(len(mine) / (len(mine) - 1))
+        for i, score in enumerate(centred):
+            add(i, copies * np.outer(score, score), len(mine))
+    model = LatentModel(free)
+    for i, (chain, iteration) in enumerate(theirs):
+        add(i, projection(model, parameters_at(free, int(chain), int(iteration))), len(theirs))
+        advance(0.5 + 0.4 * (i + 1) / len(theirs))
+    return precision, batches, len(mine)
+
+
+def _covariance_columns(precision: Floats, missing: NDArray[np.bool_]) -> Floats:
+    """Column i is that of record i in Lambda_UU^-1, U its unknown records, 0 elsewhere.
+
+    Where more than half are unknown the known ones are conditioned on instead:
+    Lambda_UU^-1 = S_UU - S_UK S_KK^-1 S_KU with S = Lambda^-1.
+    """
+    n = len(precision)
+    columns = np.zeros((n, n))
+    whole = None
+    for unknown, targets in _groups(missing):
+        known = np.flatnonzero(~missing[targets[0]])
+        if len(unknown) <= n // 2:
+            block = cho_factor(precision[np.ix_(unknown, unknown)], lower=True, check_finite=False)
+            unit = (unknown[:, None] == targets).astype(np.float64)
+            columns[np.ix_(unknown, targets)] = cho_solve(block, unit, check_finite=False)
+            continue
+        if whole is None:
+            factor = cho_factor(precision, lower=True, check_finite=False)
+            whole = cho_solve(factor, np.eye(n), check_finite=False)
+        column = whole[np.ix_(unknown, targets)]
+        if known.size:
+            block = cho_factor(whole[np.ix_(known, known)], lower=True, check_finite=False)
+            gain = cho_solve(block, whole[np.ix_(known, targets)], check_finite=False)
+            column = column - whole[np.ix_(unknown, known)] @ gain
+        columns[np.ix_(unknown, targets)] = column
+    return columns
+
+
+def _groups(
+    missing: NDArray[np.bool_],
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Each set of unknown records with the records it belongs to."""
+    _, group = np.unique(np.packbits(missing, axis=1), axis=0, return_inverse=True)
+    group = group.ravel()
+    for number in range(int(group.max()) + 1):
+        targets = np.flatnonzero(group == number)
+        yield np.flatnonzero(missing[targets[0]]), targets

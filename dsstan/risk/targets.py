@@ -1,0 +1,307 @@
+"""The smallest smoothing of each record that leaves an intruder uncertain enough.
+
+For every record the smallest gamma a_i whose attacker sd at the planned number of
+copies meets a stated floor (:mod:`dsstan.risk.attacker`, not h_ii, which is not
+monotone). Protecting one record can expose another, so all are solved for
+together, the model is fitted again, and every record is checked again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.core.errors import InputError
+from dsstan.models.fit import PROTECTIONS, Fit, fit
+from dsstan.models.weights import Weights, neighbour_distances, smoothing
+from dsstan.risk.attacker import Attack, attack
+
+Floats = NDArray[np.float64]
+
+FULL = 1e8
+"""gamma a_i that stands for full smoothing where other records are smoothed in part."""
+
+_STEPS = 14
+_SWEEPS = 4
+_SOLVING_DRAWS = 12
+_SLACK = 1.02
+"""The solver aims a little above the floor, so that the refit's own noise does not undo it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Smoothing that meets a floor, and what could not be met.
+
+    Attributes
+    ----------
+    weights, gamma
+        For :func:`dsstan.fit`; ``weights.a * gamma`` is gamma a_i.
+    fit
+        The restricted fit made with them.
+    attack
+        The check of every record after the refit.
+    floor, copies, variances
+        What was asked for.
+    unmet
+        Records below the floor after all, positions ascending. Confidential.
+    message
+        What was reached, what was not, why, and what would help; nothing
+        record-level.
+    """
+
+    weights: Weights = field(repr=False)
+    gamma: float
+    fit: Fit = field(repr=False)
+    attack: Attack = field(repr=False)
+    floor: float
+    copies: int
+    variances: str
+    unmet: NDArray[np.intp] = field(repr=False)
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def solve_targets(
+    free: Fit,
+    floor: float,
+    copies: int,
+    *,
+    protection: str = "preserving",
+    variances: str = "known",
+    candidates: NDArray[np.bool_] | None = None,
+    seed: int | None = None,
+    refits: int = 3,
+    draws: int = 60,
+    engine: str = "auto",
+    progress: bool | None = None,
+) -> Targets:
+    """Solve for the smoothing, fit again and check every record.
+
+    Parameters
+    ----------
+    free
+        The unrestricted fit.
+    floor
+        Least attacker sd wanted, on the modelled scale.
+    copies
+        L planned.
+    protection
+        See :func:`dsstan.fit`. Under ``"paper"`` a floor exists through the
+        coefficients; under ``"cut"`` smoothing is all or nothing.
+    variances
+        Against an intruder to whom the variances are ``"known"``, the cautious choice, or
+        ``"fixed"``; see :meth:`dsstan.risk.attacker.Attack.sd`.
+    candidates
+        Records that may be smoothed; by default all.
+    refits
+        How often to fit again and solve again where a record fell below.
+    draws
+        Posterior draws of the final check.
+
+    Raises
+    ------
+    InputError
+        If the floor is not positive, or above what a record has without any copy.
+    """
+    _check(free, floor, copies, protection, variances)
+    problem = free.problem
+    phi = float(np.median(free.draws["phi"]))
+    may = np.ones(problem.n_records, bool) if candidates is None else np.asarray(candidates, bool)
+    strength, base = np.zeros(problem.n_records), free
+    aim = np.full(problem.n_records, floor * _SLACK)
+    for number in range(max(1, refits)):
+        strength = _solve(base, free, strength, may, aim, copies, protection, variances, phi)
+        weights, gamma = _as_weights(free, strength)
+        restricted = fit(
+            problem,
+            weights=weights,
+            gamma=gamma,
+            protection=protection,
+            start=free,
+            seed=None if seed is None else seed + number,
+            engine=engine,
+            progress=progress,
+        )
+        final = attack(restricted, against=free, copies=copies, draws=draws, progress=progress)
+        sd = final.sd(variances=variances)
+        if np.all(sd[may] >= floor):
+            break
+        # What the refit took away is asked for beside what is still missing.
+        base, aim = restricted, np.where(sd < floor, aim * floor / sd, aim)
+    unmet = np.flatnonzero(sd < floor)
+    return Targets(
+        weights=weights,
+        gamma=gamma,
+        fit=restricted,
+        attack=final,
+        floor=float(floor),
+        copies=int(copies),
+        variances=variances,
+        unmet=unmet,
+        message=_message(restricted, free, final, unmet, strength, floor, copies, variances, phi),
+    )
+
+
+def _check(free: Fit, floor: float, copies: int, protection: str, variances: str) -> None:
+    """Refuse what can't be solved."""
+    if free.kind != "unrestricted":
+        raise InputError("targets are solved for from the unrestricted fit")
+    if not (np.isfinite(floor) and floor > 0):
+        raise InputError("the floor must be positive and finite")
+    if isinstance(copies, bool) or not isinstance(copies, int | np.integer) or copies < 1:
+        raise InputError("copies must be a whole number of at least 1")
+    if protection not in PROTECTIONS:
+        raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
+    if variances not in ("fixed", "known"):
+        raise InputError('variances must be "fixed" or "known"')
+
+
+def _planned(base: Fit, A: Floats, protection: str, phi: float, weights: Weights) -> Fit:
+    """The fit as it would be with this A, its draws kept: a guess until the refit."""
+    held = {**base.draws, "phi": np.full(base.draws["sigma_sq"].shape, phi)}
+    return dataclasses.replace(
+        base,
+        kind="restricted",
+        protection=protection,
+        A=A,
+        phi_held=phi,
+        weights=weights,
+        draws=held,
+        gamma=1.0,
+    )
+
+
+def _solve(
+    base: Fit,
+    free: Fit,
+    strength: Floats,
+    may: NDArray[np.bool_],
+    aim: Floats,
+    copies: int,
+    protection: str,
+    variances: str,
+    phi: float,
+) -> Floats:
+    """gamma a_i of every record by bisection in logs, all records at once, in sweeps."""
+
+    def sd_at(strengths: Floats) -> Floats:
+        weights, gamma = _as_weights(free, strengths)
+        planned = _planned(base, smoothing(gamma, weights.a), protection, phi, weights)
+        found = attack(planned, against=free, copies=copies, draws=_SOLVING_DRAWS, progress=False)
+        return found.sd(variances=variances)
+
+    current = strength.copy()
+    for _ in range(_SWEEPS):
+        short = may & (sd_at(current) < aim)
+        if not short.any():
+            return current
+        if protection == "cut":
+            current = np.where(short, FULL, current)
+            continue
+        low, high = np.log(np.maximum(current, 1e-3)), np.full(current.size, np.log(FULL))
+        for _ in range(_STEPS):
+            trial = np.where(short, np.exp(0.5 * (low + high)), current)
+            meets = sd_at(trial) >= aim
+            high = np.where(short & meets, 0.5 * (low + high), high)
+            low = np.where(short & ~meets, 0.5 * (low + high), low)
+        current = _unmixed(np.where(short, np.exp(high), current), protection)
+    return current
+
+
+def _unmixed(strength: Floats, protection: str) -> Floats:
+    """Under ``paper`` all smoothed records fully, if one is.
+
+    Copies of partly smoothed records carry w*, which for a record with A near 0 is a fixed
+    effect and hides little; those of a fully smoothed one carry w, a draw from its
+    conditional prior. One release carries one or the other.
+    """
+    if protection == "paper" and np.any(strength >= FULL * 0.99):
+        return np.where(strength > 0, FULL, 0.0)
+    return strength
+
+
+def _as_weights(free: Fit, strength: Floats) -> tuple[Weights, float]:
+    """Weights and gamma with ``a gamma`` the strengths; infinity where all are full or none."""
+    positive = strength > 0
+    if np.all(strength[positive] >= FULL * 0.99):
+        gamma, a = float("inf"), positive.astype(np.float64)
+    else:
+        gamma = float(strength.max())
+        a = strength / gamma
+    nan = float("nan")
+    nearest = neighbour_distances(free.problem)
+    return Weights(a, "target", nan, nan, nearest, a.copy()), gamma
+
+
+def _message(
+    restricted: Fit,
+    free: Fit,
+    final: Attack,
+    unmet: NDArray[np.intp],
+    strength: Floats,
+    floor: float,
+    copies: int,
+    variances: str,
+    phi: float,
+) -> str:
+    """What was reached, what was not and why."""
+    smoothed = strength > 0
+    full = strength >= FULL * 0.99
+    n = strength.size
+    lines = [
+        f"{int(smoothed.sum())} of {n} records smoothed under {restricted.protection}, "
+        f"{int(full.sum())} of them fully; attacker sd of at least {floor:g} at {copies} copies "
+        f"({variances} variances) met by {n - unmet.size} of {n} records"
+    ]
+    if unmet.size == 0:
+        return lines[0]
+    hopeless = int(np.sum(final.leave_one_out[unmet] < floor))
+    if hopeless:
+        lines.append(
+            f"{hopeless} records are known better than that without any copy, from their "
+            "neighbours: no smoothing helps; lower the floor"
+        )
+    leaking = unmet[full[unmet] & (final.leave_one_out[unmet] >= floor)]
+    if restricted.protection == "paper" and leaking.size:
+        lines.append(
+            f"{leaking.size} fully smoothed records still miss it: under paper they leak through "
+            "the coefficients, which no smoothing lowers. "
+            + _others(free, restricted, final, leaking, copies, variances, phi)
+        )
+    plain = unmet[~smoothed[unmet]]
+    if plain.size:
+        ratio = float(np.mean(free.draws["sigma_sq"] / free.draws["tau_sq"]))
+        most = final.largest_release(floor, variances=variances)
+        lines.append(
+            f"{plain.size} unsmoothed records miss it: sigma_sq / tau_sq is {ratio:.3g} and L is "
+            f"{copies}, so each copy follows every record closely. Fewer copies help (at most "
+            f"{most} for all records), or more records to smooth"
+        )
+    return "\n".join(lines)
+
+
+def _others(
+    free: Fit,
+    restricted: Fit,
+    final: Attack,
+    leaking: NDArray[np.intp],
+    copies: int,
+    variances: str,
+    phi: float,
+) -> str:
+    """What the other protections would give the leaking records."""
+    parts = []
+    assert restricted.weights is not None
+    for protection in ("preserving", "cut"):
+        planned = _planned(restricted, restricted.A, protection, phi, restricted.weights)
+        sd = attack(planned, against=free, copies=copies, draws=_SOLVING_DRAWS, progress=False).sd(
+            variances=variances
+        )
+        parts.append(f"{protection} {float(sd[leaking].min()):.3g}")
+    reached = float(final.sd(variances=variances)[leaking].min())
+    return f"Smallest sd of them: paper {reached:.3g}, {', '.join(parts)}"

@@ -1,0 +1,202 @@
+"""Columns of a table as arrays, and the checks that keep y and X fit for a regression."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import qr, solve_triangular
+
+from dsstan.core.errors import CONTROL, FormulaError, TableError, describe_rows
+
+__all__ = ["COLLINEAR_TOLERANCE", "check_matrix", "covariate", "require_column", "response_values"]
+
+Array = NDArray[np.float64]
+
+COLLINEAR_TOLERANCE = 1e-10
+"""A column is dependent when this share of its length, or less, is new to the others."""
+
+
+MOST_TERMS = 60
+"""Most columns of X: the surface interpolates (P + 1)(P + 2) / 2 statistics at each node."""
+
+
+def check_names(names: Sequence[Any]) -> None:
+    """Refuse names that a terminal would obey: of the columns, then of the index."""
+    odd = [k for k, name in enumerate(names, 1) if isinstance(name, str) and CONTROL.search(name)]
+    if odd:
+        raise TableError(
+            f"The name of column {odd[0]} (the names of the index count after the columns) holds "
+            "control characters, such as a line break or an escape. Rename it."
+        )
+
+
+def require_column(name: str, table: pd.DataFrame, text: str) -> None:
+    """Raise FormulaError unless a column of the formula is in the table."""
+    if name not in table.columns:
+        columns = [str(column) for column in table.columns]
+        close = difflib.get_close_matches(name, columns, n=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        listed = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
+        raise FormulaError(
+            f"The formula {text!r} uses column {name!r}, which the table does not have.{guess} "
+            f"Its columns: {listed}."
+        )
+
+
+def covariate(column: pd.Series, name: str, *, category: bool = False) -> Any:
+    """One column of the right side, as float64 numbers or as categories.
+
+    Parameters
+    ----------
+    column
+        The column, N rows.
+    name
+        Its name, for messages.
+    category
+        Whether its numbers are used as categories only.
+
+    Raises
+    ------
+    TableError
+        If values are missing, a category has no record, or the kind cannot be used.
+    """
+    missing = column.isna().to_numpy(dtype=bool)
+    if missing.any():
+        raise TableError(
+            f"Column {name!r} of the formula has missing values in {describe_rows(missing)}. "
+            "Drop or impute these rows, or take the column out of the formula."
+        )
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        unused = len(column.cat.categories) - column.nunique()
+        if unused:
+            raise TableError(
+                f"Column {name!r} has {unused} of {len(column.cat.categories)} categories "
+                "without a record, so their effect cannot be estimated. Use "
+                f"table[{name!r}].cat.remove_unused_categories() first."
+            )
+        return pd.Categorical(column)
+    if column.dtype == object:
+        try:
+            column = column.infer_objects()
+        except UnicodeError:
+            raise TableError(
+                f"Column {name!r} holds text that is no Unicode (a lone surrogate), as a file read "
+                "in a wrong encoding does. Read it in the right one."
+            ) from None
+    kind = pd.api.types
+    if category and kind.is_integer_dtype(column.dtype):
+        return pd.Categorical(column.to_numpy(dtype=np.int64))  # named 2, not 2.0
+    if kind.is_numeric_dtype(column.dtype) and not kind.is_complex_dtype(column.dtype):
+        return column.to_numpy(dtype=np.float64)
+    if kind.infer_dtype(column, skipna=False) == "string":
+        return pd.Categorical(column.astype(object))
+    raise TableError(
+        f"Column {name!r} has dtype {column.dtype}; the formula needs numbers, text or "
+        "categories. Convert it, for example with astype(float) or astype('category')."
+    )
+
+
+def response_values(column: pd.Series, name: str, *, missing: bool = False) -> Array:
+    """Response on its own scale as float64, shape (N,); NaN where it may be missing and is.
+
+    Raises
+    ------
+    TableError
+        If the column holds neither numbers nor truth values, or has missing or infinite values.
+    """
+    kind = pd.api.types
+    numeric = any(
+        is_kind(column.dtype)
+        for is_kind in (kind.is_integer_dtype, kind.is_float_dtype, kind.is_bool_dtype)
+    )
+    if not numeric or isinstance(column.dtype, pd.SparseDtype):
+        raise TableError(
+            f"Response {name!r} must hold integers or floats and has dtype {column.dtype}. "
+            "Convert it first, for example with astype(float)."
+        )
+    values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    for bad, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite")):
+        if bad.any() and not (missing and what == "missing"):
+            draw = ', or have them drawn: prepare(..., missing="draw")' if what == "missing" else ""
+            raise TableError(
+                f"Response {name!r} has {what} values in {describe_rows(bad)}. Drop or correct "
+                f"these rows first{draw}."
+            )
+    return values
+
+
+def check_matrix(X: Array, owners: list[str], names: list[str], text: str) -> None:
+    """Refuse a design matrix with infinite values, or of less than full column rank.
+
+    Parameters
+    ----------
+    X
+        Design matrix, shape (N, P).
+    owners
+        Formula term that each column of X belongs to, P of them. Columns are named by their
+        term in messages, because a column's own name may hold a category of the data.
+    names
+        Every term of the formula's right side.
+    text
+        The formula.
+
+    Raises
+    ------
+    FormulaError
+        If X has no column.
+    TableError
+        If X has too few rows, values that are not finite, or a constant or collinear column.
+    """
+    if X.shape[1] > MOST_TERMS:
+        raise TableError(
+            f"The formula {text!r} makes {X.shape[1]} columns, and at most {MOST_TERMS} can be "
+            "fitted: a category with many levels, such as a postcode, makes one for each. Merge "
+            "levels, or leave it out; the spatial effect knows the place."
+        )
+    if not X.shape[1]:
+        raise FormulaError(f"The right side of {text!r} gives no column. Use '1' at least.")
+    if len(X) < X.shape[1] + 2:
+        raise TableError(
+            f"The table has {len(X)} records and the formula {text!r} gives {X.shape[1]} "
+            f"columns; at least {X.shape[1] + 2} records are needed. Use a shorter formula."
+        )
+    finite: NDArray[np.bool_] = np.isfinite(X)
+    rows = np.asarray(np.logical_not(finite).any(axis=1))
+    if not finite.all():
+        term = owners[int(np.argmin(finite.all(axis=0)))]
+        raise TableError(
+            f"Term {term!r} of the formula is infinite or undefined in {describe_rows(rows)}: a "
+            "log or root of a value out of range, a division by zero, or a constant column that "
+            "was scaled. Correct the column, or take the term out."
+        )
+    for j, term in enumerate(owners):
+        constant = np.ptp(X[:, j]) == 0.0 if len(X) else False
+        if constant and term != "1" and ("1" in owners or X[0, j] == 0.0):
+            raise TableError(
+                f"Term {term!r} of the formula has the same value in every row, so its effect "
+                "cannot be told from the intercept. Take it out."
+            )
+    missing = [name for name in names if name not in owners]
+    if missing:
+        raise TableError(
+            f"Term {missing[0]!r} of the formula has a single category, so it has no effect to "
+            "estimate. Take it out."
+        )
+    lengths = np.linalg.norm(X, axis=0)
+    _, R, order = qr(X / lengths, mode="economic", pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(R)) > COLLINEAR_TOLERANCE))
+    if rank < X.shape[1]:
+        weights = solve_triangular(R[:rank, :rank], R[:rank, rank])
+        involved = [owners[order[k]] for k in np.flatnonzero(np.abs(weights) > 1e-6)]
+        dependent = owners[order[rank]]
+        others = dict.fromkeys("Intercept" if term == "1" else term for term in involved)
+        raise TableError(
+            f"Terms are collinear: a column of {dependent!r} is a combination of columns of "
+            f"{', '.join(map(repr, others))} (to a relative {COLLINEAR_TOLERANCE:g}). Take one "
+            "of them out, or centre a column that varies little for its size."
+        )

@@ -1,0 +1,140 @@
+"""Between the planar coordinates of a problem and GeoDataFrames.
+
+geopandas is imported only where a GeoDataFrame comes or goes, which keeps ``import dsstan`` quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsstan.core.errors import CoordinateError, describe_rows
+from dsstan.table.coordinates import is_geodataframe
+
+if TYPE_CHECKING:
+    from dsstan.table.problem import Problem
+
+__all__ = ["as_cells", "as_points", "planar"]
+
+Floats = NDArray[np.float64]
+
+
+def as_points(table: pd.DataFrame, problem: Problem) -> pd.DataFrame:
+    """A table with one row a record, with its points where the input was a GeoDataFrame.
+
+    Parameters
+    ----------
+    table
+        N rows, the index of ``problem.table``.
+    problem
+        The prepared table.
+
+    Returns
+    -------
+    DataFrame
+        A GeoDataFrame in the input's CRS, or the table as it is.
+    """
+    if not is_geodataframe(problem.table):
+        return table
+    import geopandas
+
+    found: pd.DataFrame = geopandas.GeoDataFrame(table, geometry=problem.table.geometry)
+    return found
+
+
+def as_cells(surface: pd.DataFrame, problem: Problem, size: float | None) -> pd.DataFrame:
+    """The cells of a grid as squares, or other places as points, where a GeoDataFrame came in.
+
+    Parameters
+    ----------
+    surface
+        Columns ``x`` and ``y``, planar coordinates of the centres in the problem's unit.
+    problem
+        The prepared table.
+    size
+        Width of a cell in the same unit; None for places that are no grid.
+
+    Returns
+    -------
+    DataFrame
+        The same columns; a GeoDataFrame in ``problem.sites_crs`` where the table was one.
+    """
+    if not is_geodataframe(problem.table):
+        return surface
+    import geopandas
+    import shapely
+
+    factor = _crs_units(problem)
+    x, y = (factor * surface[axis].to_numpy() for axis in ("x", "y"))
+    if size is None:
+        shapes = shapely.points(x, y)
+    else:
+        half = 0.5 * factor * size
+        shapes = shapely.box(x - half, y - half, x + half, y + half)
+    found: pd.DataFrame = geopandas.GeoDataFrame(surface, geometry=shapes, crs=problem.sites_crs)
+    return found
+
+
+def planar(places: Any, problem: Problem) -> Floats:
+    """Places in the planar coordinates of a problem.
+
+    Parameters
+    ----------
+    places
+        Planar coordinates in the problem's unit, shape (m, 2); or a GeoDataFrame or
+        GeoSeries of points in any CRS, if that of the problem is known.
+    problem
+        The prepared table.
+
+    Returns
+    -------
+    ndarray
+        Shape (m, 2), in the problem's unit.
+
+    Raises
+    ------
+    CoordinateError
+        If there is no finite pair of numbers for each place, or a CRS is not known.
+    """
+    if not hasattr(places, "geom_type"):
+        return _pairs(places)
+    points = places.geometry
+    other = (points.geom_type != "Point").to_numpy(dtype=bool) | points.is_empty.to_numpy(bool)
+    if other.any():
+        raise CoordinateError(f"places holds something else than a point in {describe_rows(other)}")
+    if (points.crs is None) != (problem.sites_crs is None):
+        lacks = "places" if points.crs is None else "the prepared table"
+        raise CoordinateError(
+            f"{lacks} has no coordinate reference system, so the two can't be brought together. "
+            "Set it, or give planar coordinates"
+        )
+    if points.crs is not None:
+        points = points.to_crs(problem.sites_crs)
+    return _pairs(np.column_stack([points.x, points.y]) / _crs_units(problem))
+
+
+def _pairs(places: Any) -> Floats:
+    """Finite pairs of numbers."""
+    try:
+        where = np.asarray(places, dtype=np.float64)
+    except (TypeError, ValueError):
+        where = np.empty(0)
+    if where.ndim != 2 or where.shape[1] != 2 or not np.isfinite(where).all():
+        raise CoordinateError(
+            "places needs two finite planar coordinates a place, shape (m, 2), or a "
+            f"GeoDataFrame of points; got {type(places).__name__} of shape {np.shape(places)}"
+        )
+    return where
+
+
+def _crs_units(problem: Problem) -> float:
+    """Units of ``sites_crs`` in one unit of the sites."""
+    if problem.distance != "projected":
+        return 1.0
+    import pyproj
+
+    system = pyproj.CRS.from_user_input(problem.sites_crs)
+    return 1000.0 / float(system.axis_info[0].unit_conversion_factor)

@@ -1,0 +1,453 @@
+"""Check a table once and hand every later stage the same arrays.
+
+``prepare`` is the only door into the package: what it returns has been checked, so the later
+stages need no checks of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsstan.core.errors import (
+    CoordinateError,
+    FormulaError,
+    InputError,
+    TableError,
+    describe_rows,
+)
+from dsstan.table.columns import check_names, response_values
+from dsstan.table.coordinates import largest_distance, locate, site_numbers
+from dsstan.table.formula import Design, ResponseTransform, build_design, parse
+
+__all__ = ["Problem", "prepare"]
+
+Array = NDArray[np.float64]
+
+_MIN_RECORDS = 3
+
+MISSING = ("refuse", "draw")
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A table that has been checked, with the arrays of the model.
+
+    Every array is read-only, float64 and C-contiguous, except ``site``, which is int64.
+
+    Attributes
+    ----------
+    table
+        Copy of the table as pandas, with its index, column order and dtypes.
+    name
+        What the table is called in reports.
+    formula
+        The formula as given.
+    response
+        Column that is modelled and synthesised.
+    transform
+        Transform from the response's own scale to the modelled scale.
+    design
+        Design matrix and formula, reusable for copies of the table.
+    y
+        Response on the modelled scale, shape (N,); NaN where it is missing.
+    coords
+        Coordinates as given, shape (N, 2).
+    coord_names
+        Their columns, x (or longitude) first.
+    sites
+        Planar coordinates in ``unit``, shape (N, 2).
+    unit
+        ``"degree"``, ``"kilometre"``, ``"metre"`` or ``"coordinate unit"``.
+    distance
+        ``"planar"``, ``"degrees"`` or ``"projected"``.
+    crs
+        Coordinate reference system of ``coords``, if known.
+    sites_crs
+        That of ``sites``, if known. Under ``"projected"`` it is the CRS before its
+        coordinates are turned into kilometres.
+    site
+        Number of the distinct site of each record, shape (N,), in order of first appearance.
+    seconds
+        Wall time of the checks.
+    source
+        The table as it was given, where that was not pandas; else None.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    name: str
+    formula: str
+    response: str
+    transform: ResponseTransform
+    design: Design = field(repr=False)
+    y: Array = field(repr=False)
+    coords: Array = field(repr=False)
+    coord_names: tuple[str, str]
+    sites: Array = field(repr=False)
+    unit: str
+    distance: str
+    crs: str | None
+    sites_crs: str | None
+    site: NDArray[np.int64] = field(repr=False)
+    seconds: float = field(repr=False, default=0.0)
+    source: Any = field(repr=False, default=None)
+
+    by_row_groups: ClassVar[bool] = False
+    """Whether ``table`` holds a part of the columns, and the others stay in their file."""
+
+    @property
+    def columns(self) -> list[Any]:
+        """Names of all columns of the table that was given, in their order."""
+        return list(self.table.columns)
+
+    @property
+    def types(self) -> dict[Any, str]:
+        """Type of each of them, as pandas names it."""
+        return {name: str(dtype) for name, dtype in self.table.dtypes.items()}
+
+    def pieces(self, name: str) -> Iterator[pd.Series]:
+        """One column of the table that was given, in pieces that follow one another."""
+        yield self.table[name]
+
+    @property
+    def X(self) -> Array:
+        """Design matrix, shape (N, P)."""
+        return self.design.X
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the P columns of X."""
+        return self.design.terms
+
+    @property
+    def n_records(self) -> int:
+        """N, the number of records."""
+        return len(self.y)
+
+    @property
+    def n_terms(self) -> int:
+        """P, the number of columns of X."""
+        return len(self.terms)
+
+    @property
+    def n_sites(self) -> int:
+        """Number of distinct sites."""
+        return int(self.site.max()) + 1
+
+    @property
+    def n_coincident(self) -> int:
+        """Number of records that share their site with another record."""
+        counts = np.bincount(self.site)
+        return int(counts[counts > 1].sum())
+
+    @cached_property
+    def unique_sites(self) -> Array:
+        """Distinct sites, shape (n_sites, 2), in order of first appearance."""
+        _, first = np.unique(self.site, return_index=True)
+        return _frozen(self.sites[first])
+
+    @cached_property
+    def d_max(self) -> float:
+        """Largest distance between two sites, in ``unit``."""
+        return largest_distance(self.unique_sites)
+
+    @cached_property
+    def observed(self) -> NDArray[np.bool_]:
+        """Records whose response is there, shape (N,)."""
+        return np.asarray(~np.isnan(self.y))
+
+    @property
+    def n_missing(self) -> int:
+        """Records whose response is missing, to be drawn with the model."""
+        return int(np.sum(~self.observed))
+
+    def original(self) -> Array:
+        """Response of the table on its own scale, shape (N,); NaN where it is missing."""
+        return response_values(self.table[self.response], self.response, missing=True)
+
+    def with_response(self, values: Array) -> pd.DataFrame:
+        """Copy of the table with another response.
+
+        Parameters
+        ----------
+        values
+            On the response's own scale, shape (N,). For an integer column they are rounded,
+            halves to even, and clipped to the range of its dtype; for a float column they are
+            brought to its width and clipped to its largest finite value; for a column of truth
+            values they become True from above one half.
+
+        Returns
+        -------
+        DataFrame
+            With the index, column order and dtypes of ``table``.
+
+        Raises
+        ------
+        InputError
+            If there are not N values, or some are not finite.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        if values.shape != (self.n_records,):
+            raise InputError(
+                f"Needed one value a record, shape ({self.n_records},), and got shape "
+                f"{values.shape}."
+            )
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"The new values of {self.response!r} are missing or infinite in "
+                f"{describe_rows(~np.isfinite(values))}. On the modelled scale they were too "
+                f"large to be taken back through the inverse of {self.transform.name}."
+            )
+        copy = self.table.copy()
+        dtype: Any = copy[self.response].dtype
+        width = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+        copy[self.response] = pd.array(_to_width(values, width), dtype=dtype)
+        return copy
+
+    def __repr__(self) -> str:
+        gaps = f", response missing in {self.n_missing}" if self.n_missing else ""
+        shared = f", {self.n_coincident} records share one" if self.n_coincident else ""
+        crs = f", {self.crs}" if self.crs else ""
+        return "\n".join(
+            [
+                f"Problem {self.name!r}",
+                f"  formula   {self.formula}",
+                f"  response  {self.response}, modelled as {self.transform.name}",
+                f"  records   {self.n_records}, design columns {self.n_terms}{gaps}",
+                f"  sites     {self.n_sites} distinct{shared}",
+                f"  distance  {self.distance}, in {self.unit}{crs}",
+            ]
+        )
+
+
+def prepare(
+    table: Any,
+    formula: str,
+    *,
+    coords: tuple[str, str] | None = None,
+    distance: str | None = None,
+    crs: Any = None,
+    name: str | None = None,
+    missing: str = "refuse",
+) -> Problem:
+    """Check a table against a formula and build the arrays of the model.
+
+    Parameters
+    ----------
+    table
+        pandas DataFrame; GeoDataFrame of points; or any eager table that narwhals reads,
+        such as polars or pyarrow. Taken as it is: no row is dropped and nothing rescaled.
+    formula
+        Such as ``"log(price) ~ scale(log(squarefeet))"``; see :func:`dsstan.table.formula.parse`.
+    coords
+        The two coordinate columns, x (or longitude) first. Leave out for a GeoDataFrame.
+    distance
+        How distance is measured. ``"planar"`` (the default) takes the coordinates as they
+        are. Longitudes and latitudes need a choice: ``"projected"`` projects them to the UTM
+        zone of their middle, in kilometres; ``"degrees"`` takes them as planar, in degrees,
+        as the paper does. With a projected CRS ``"projected"`` only turns its unit into
+        kilometres. Coordinates count as longitude and latitude when ``crs`` is geographic,
+        or when it is None and a column is called lon, long, lng, longitude, lat or latitude.
+    crs
+        Coordinate reference system of the coordinates, anything pyproj reads. Without it
+        ``"projected"`` takes longitudes and latitudes as EPSG:4326.
+    name
+        What the table is called in reports; by default what the loader of an example
+        called it (``table.attrs["name"]``), else ``"table"``.
+    missing
+        What to do where the response is missing: ``"refuse"``, or ``"draw"``: the fit takes
+        the records that have it, and the others are drawn with the model; see
+        :func:`dsstan.synthesise`.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    FormulaError
+        If the formula cannot be read or does not fit the table.
+    CoordinateError
+        If coordinates are missing, impossible, swapped, or of an undecided unit.
+    TableError
+        If rows or columns do not allow the model to be fitted.
+
+    Warns
+    -----
+    DsstanWarning
+        If a UTM projection spans more than 6 degrees of longitude, or degrees are used
+        beyond 60 degrees of latitude.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame(
+    ...     {
+    ...         "x": [0.0, 1.0, 1.0, 0.0, 0.0],
+    ...         "y": [0.0, 0.0, 1.0, 1.0, 0.0],
+    ...         "rent": [800, 950, 1200, 1100, 820],
+    ...     }
+    ... )
+    >>> problem = prepare(table, "log(rent) ~ 1", coords=("x", "y"), name="flats")
+    >>> problem
+    Problem 'flats'
+      formula   log(rent) ~ 1
+      response  rent, modelled as log
+      records   5, design columns 1
+      sites     4 distinct, 2 records share one
+      distance  planar, in coordinate unit
+    """
+    begin = time.perf_counter()
+    frame = _as_pandas(table)
+    _check_frame(frame)
+    parsed = parse(formula)
+    located = locate(frame, coords, distance, crs)
+    if parsed.response in located.coord_names:
+        raise FormulaError(
+            f"Column {parsed.response!r} is the response and a coordinate too. Coordinates are "
+            "released as they are, so a response must be another column."
+        )
+    if missing not in MISSING:
+        raise InputError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
+    design = build_design(parsed, frame, missing=missing == "draw")
+    there = np.flatnonzero(~np.isnan(design.y))
+    _check_observed(design, there)
+    if np.ptp(design.y[there]) == 0.0:
+        raise TableError(
+            f"Response {parsed.response!r} has the same value in every row. A response that "
+            "varies is needed."
+        )
+    site = site_numbers(located.sites)
+    if site.max() == 0:
+        raise TableError(
+            f"All {len(frame)} records are at one site, so nothing can be learnt about space. "
+            f"Check the coordinates {located.coord_names[0]!r} and {located.coord_names[1]!r}."
+        )
+    _check_extent(located.sites, located.coord_names)
+    site.setflags(write=False)
+    return Problem(
+        table=frame,
+        name=name if name is not None else str(frame.attrs.get("name", "table")),
+        formula=parsed.text,
+        response=parsed.response,
+        transform=parsed.transform,
+        design=design,
+        y=design.y,
+        coords=_frozen(located.coords),
+        coord_names=located.coord_names,
+        sites=_frozen(located.sites),
+        unit=located.unit,
+        distance=located.distance,
+        crs=located.crs,
+        sites_crs=located.sites_crs,
+        site=site,
+        seconds=time.perf_counter() - begin,
+        source=None if isinstance(table, pd.DataFrame) else table,
+    )
+
+
+def _check_observed(design: Design, there: NDArray[np.intp]) -> None:
+    """The records that have a response must carry the regression by themselves."""
+    X = design.X[there]
+    if len(there) < len(design.y) and (
+        len(there) < max(_MIN_RECORDS, X.shape[1] + 2) or np.linalg.matrix_rank(X) < X.shape[1]
+    ):
+        raise TableError(
+            f"Response {design.formula.response!r} is there in {len(there)} of "
+            f"{len(design.y)} records, too few to estimate every term of the formula from. "
+            "Take a term out, or find more values."
+        )
+
+
+def _check_extent(sites: Array, names: tuple[str, str]) -> None:
+    """Distances between sites, and their squares, must be numbers that floats hold."""
+    farthest = largest_distance(sites)
+    if not (np.isfinite(farthest**2) and farthest**2 > np.finfo(np.float64).tiny):
+        raise CoordinateError(
+            f"The distances between the sites of {names[0]!r} and {names[1]!r} are too large or "
+            "too small to reckon with. Give the coordinates in another unit."
+        )
+
+
+def _frozen(values: Array) -> Array:
+    """Read-only C-contiguous copy."""
+    copy = np.array(values, dtype=np.float64, order="C")
+    copy.setflags(write=False)
+    return copy
+
+
+def _to_width(values: Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Values in an integer or float dtype, rounded half to even and clipped to its range."""
+    if dtype.kind == "f":
+        top = float(np.finfo(dtype).max)
+        return np.clip(values, -top, top).astype(dtype)
+    if dtype.kind == "b":
+        return np.clip(np.rint(values), 0.0, 1.0).astype(dtype)
+    bounds = np.iinfo(dtype)
+    rounded = np.clip(np.rint(values), float(bounds.min), float(bounds.max))
+    # float(bounds.max) of a 64-bit dtype is one more than it can hold.
+    at_top = rounded >= float(bounds.max)
+    whole = np.where(at_top, 0.0, rounded).astype(dtype)
+    whole[at_top] = bounds.max
+    return whole
+
+
+def _as_pandas(table: Any) -> pd.DataFrame:
+    """Copy of a table as pandas."""
+    if isinstance(table, pd.DataFrame):  # a GeoDataFrame is one too
+        return table.copy()
+    import narwhals as nw
+
+    try:
+        arrow = nw.from_native(table, eager_only=True).to_arrow()
+    except TypeError:
+        lazy = hasattr(table, "collect")
+        raise TableError(
+            "Needed a pandas, GeoPandas, polars or pyarrow table and got "
+            f"{type(table).__module__}.{type(table).__name__}. "
+            + ("Call collect() on it first." if lazy else "Convert it to one of these first.")
+        ) from None
+    return _arrow_to_pandas(arrow)
+
+
+def _arrow_to_pandas(arrow: Any) -> pd.DataFrame:
+    """pandas table of an arrow table; whole numbers and booleans with gaps stay what they are."""
+    import pyarrow as pa
+
+    nullable = {
+        **{getattr(pa, f"int{n}")(): getattr(pd, f"Int{n}Dtype")() for n in (8, 16, 32, 64)},
+        **{getattr(pa, f"uint{n}")(): getattr(pd, f"UInt{n}Dtype")() for n in (8, 16, 32, 64)},
+        pa.bool_(): pd.BooleanDtype(),
+    }
+    frame: pd.DataFrame = arrow.to_pandas()
+    for name in arrow.column_names:
+        column = arrow.column(name)
+        if column.null_count and column.type in nullable:
+            frame[name] = column.to_pandas(types_mapper=nullable.get)
+    return frame
+
+
+def _check_frame(frame: pd.DataFrame) -> None:
+    """Rows and labels that every later stage relies on."""
+    if frame.columns.nlevels > 1:
+        raise TableError("Column names have several levels. Flatten them to one level of text.")
+    repeated = frame.columns[frame.columns.duplicated()]
+    if len(repeated):
+        raise TableError(f"Column {str(repeated[0])!r} occurs more than once. Rename or drop it.")
+    check_names([*frame.columns, *frame.index.names])
+    if len(frame) < _MIN_RECORDS:
+        raise TableError(
+            f"The table has {len(frame)} rows; at least {_MIN_RECORDS} records are needed."
+        )
+    if frame.index.has_duplicates:
+        raise TableError(
+            "Index labels must be unique, so that a record can be told from another; they "
+            f"repeat in {describe_rows(frame.index.duplicated(keep=False))}. Use "
+            "table.reset_index(drop=True) first."
+        )

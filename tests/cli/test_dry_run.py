@@ -1,0 +1,233 @@
+"""``--dry-run`` checks what a run would, estimates from real pieces, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from memory import table_of
+from test_cli import MODEL, inside  # noqa: F401
+
+import dsstan as ds
+from conftest import small_table
+from dsstan.cli import rehearsal as _rehearsal
+from dsstan.cli.dry_run import METHOD, plan_release
+from dsstan.cli.rehearsal import FEW, SMALL, _of, _part, _some_rows, estimate_release, rehearse
+from dsstan.core.errors import InputError
+
+SETTINGS = {
+    **{"coords": ("s1", "s2"), "distance": None, "crs": None, "name": "t", "copies": 20},
+    **{"seed": None, "threshold": 0.05, "correlation": None, "neighbour": 1, "gamma": np.inf},
+    **{"protection": "paper", "engine": "embedded", "rounding": "auto", "priors": None},
+    **{"chains": 2, "warmup": 200, "samples": 200, "adapt_delta": 0.9},
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "homes.csv"
+    small_table(40, seed=9, shared=4).to_csv(path, index=False)
+    return path
+
+
+def tree(folder):
+    """What is there: folders, and files with their time and size."""
+    return {
+        p: (p.stat().st_mtime_ns, p.stat().st_size) if p.is_file() else None
+        for p in folder.rglob("*")
+    }
+
+
+@pytest.fixture
+def confined(tmp_path, tmp_path_factory, monkeypatch):
+    """Every place a run may write to, below one folder."""
+    monkeypatch.delenv("CMDSTAN", raising=False)  # under CmdStan programs are compiled first
+    for name in ("tmp", "work", "cache", "home"):
+        (tmp_path / name).mkdir()
+    for key, name in (
+        ("TMPDIR", "tmp"),
+        ("DSSTAN_WORKDIR", "work"),
+        ("DSSTAN_CACHE", "cache"),
+        ("XDG_CACHE_HOME", "cache"),
+        ("HOME", "home"),
+    ):
+        monkeypatch.setenv(key, str(tmp_path / name))
+    # Matplotlib makes a folder for its settings wherever it is imported.
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path_factory.mktemp("matplotlib")))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_dry_run_writes_nothing_and_says_what_would_be_done(inside, file, confined):  # noqa: F811
+    before = tree(confined)
+    result = inside("synthesise", file, *MODEL, "--dry-run", "--json", "--out", "out")
+    assert result.returncode == 0, result.stderr
+    assert tree(confined) == before
+    found = json.loads(result.stdout)
+    assert (found["dry_run"], found["confidential"], found["no_estimate"]) == (True, True, None)
+    plan = found["plan"]
+    assert plan["records"] == 40
+    assert plan["sites"] == 36
+    assert plan["terms"] == ["Intercept", "x"]
+    assert plan["programs"] == ["unrestricted", "restricted"]
+    seconds = found["estimate"]["seconds"]
+    assert all(value > 0 for value in seconds.values())
+    total = seconds.pop("total")
+    assert total == pytest.approx(sum(seconds.values()))
+    assert found["estimate"]["peak_mib"] > 0
+    assert found["estimate"]["method"] == METHOD
+
+
+def test_a_job_can_be_tried_dry(inside, file, confined):  # noqa: F811
+    (confined / "job.toml").write_text(
+        'table = "homes.csv"\nformula = "log(value) ~ x"\ncoords = ["east", "north"]\n'
+        'out = "out"\nthreshold = 0.15\nchains = 2\nwarmup = 200\nsamples = 200\n'
+        'engine = "embedded"\n'
+    )
+    before = tree(confined)
+    result = inside("run", "job.toml", "--dry-run")
+    assert result.returncode == 0, result.stderr
+    assert tree(confined) == before
+    assert "nothing was written" in result.stdout
+    assert "MiB at the peak" in result.stdout
+    assert "An estimate" in result.stdout
+
+
+def test_a_comparison_can_be_tried_dry(inside, file, confined):  # noqa: F811
+    before = tree(confined)
+    result = inside(
+        *("compare", file, *MODEL, "--threshold", "0.2", "--protection", "paper", "--copies", "4"),
+        *("--chains", "2", "--warmup", "200", "--samples", "200", "--engine", "embedded"),
+        *("--dry-run", "--json", "--out", "grid"),
+    )
+    assert result.returncode == 0, result.stderr
+    assert tree(confined) == before
+    found = json.loads(result.stdout)
+    assert found["plan"]["settings"] == 3  # no protection, and two distances
+    assert found["estimate"]["seconds"]["settings"] > 0
+
+
+def test_the_number_flagged_and_the_programs_are_those_of_the_fits(free, kept):
+    problem = kept.problem
+    settings = {**SETTINGS, "coords": ("east", "north"), "threshold": 0.15}
+    plan = plan_release(problem.table, problem.formula, settings, floor=None, target="out")
+    assert plan.what["flagged"] == kept.weights.n_flagged
+    assert plan.what["programs"] == [free.program, kept.program]
+
+
+def test_a_rule_by_correlation_leaves_the_number_flagged_open(file, inside, confined):  # noqa: F811
+    result = inside(
+        *("synthesise", file, *MODEL[:-2], "--correlation", "0.2", "--dry-run", "--json"),
+        *("--chains", "2", "--warmup", "200", "--samples", "200", "--out", "out"),
+    )
+    assert json.loads(result.stdout)["plan"]["flagged"] is None
+
+
+def test_the_estimate_adds_up_what_the_pieces_took(monkeypatch):
+    """Times are given, so that nothing depends on the machine: one copy 1 s, each more 0.5 s."""
+    problem = ds.prepare(table_of(40), "log(value) ~ 1", coords=("s1", "s2"))
+    sampler = {"engine": "embedded", "priors": None, "chains": 2, "warmup": 200, "samples": 200}
+    restricted = {"gamma": np.inf, "protection": "paper"}
+    rehearsed = rehearse(problem, {"distance": 0.05}, restricted, sampler)
+    times = iter([1.0, 1.0 + 0.5 * (FEW - 1), 7.0, 0.25])  # copies, copies, attack, tables
+    monkeypatch.setattr(_rehearsal, "_timed", lambda call: (next(times), call()))
+    found, _ = estimate_release(rehearsed, 21, 0.75)
+    assert found.seconds["reading"] == 0.75
+    assert found.seconds["copies"] == 1.0 + 0.5 * 20
+    assert found.seconds["disclosure"] == 7.0 + found.seconds["copies"] + 0.25
+    assert found.seconds["unrestricted fit"] == rehearsed.free_seconds > 0
+    assert found.total == sum(found.seconds.values())
+    assert found.peak_mib > 0
+
+
+def test_a_rehearsal_of_a_large_table_keeps_the_rank_of_its_design():
+    """A category that one record in four hundred has: any fewer rows would lose it."""
+    table = table_of(400)
+    table["kind"] = ["rare"] + ["common"] * 399
+    problem = ds.prepare(table, "log(value) ~ kind", coords=("s1", "s2"))
+    rows = _some_rows(problem)
+    assert rows.size >= SMALL
+    part = _part(problem, rows)
+    assert np.linalg.matrix_rank(part.X) == problem.n_terms
+    assert part.n_records == rows.size == len(part.table)
+    assert part.n_sites == len(np.unique(problem.site[rows]))
+
+
+def test_a_short_fit_stands_for_the_whole_table_with_its_own_draws(free):
+    larger = ds.prepare(small_table(80), "log(value) ~ x", coords=("east", "north"), name="larger")
+    whole = _of(larger, free)
+    assert whole.problem is larger
+    assert whole.A.shape == (80,)
+    assert whole.draws is free.draws
+
+
+# What a run would refuse
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--formula", "log(value) ~ z"), 2, "'z'"),
+        (("--coords", "east", "south"), 2, "'south'"),
+        (("--floor", "-1"), 2, "floor"),
+        (("--protection", "none"), 2, "protection must be one of paper"),
+        (("--engine", "stan"), 2, "engine"),
+        (("--chains", "0"), 2, "chains"),
+        (("--seed", "-1"), 2, "seed"),
+        (("--neighbour", "99"), 2, "neighbour"),
+        (("--phi-bounds", "2", "1"), 2, "phi_bounds"),
+        (("--copies", "4001"), 2, "as many posterior draws"),
+        (("--protection", "cut", "--threshold", "1e-6", "--neighbour", "2"), 2, '"cut" leaves'),
+        (("--out", "."), 4, "exists"),
+    ],
+)
+def test_what_a_run_refuses_a_dry_run_refuses_too(
+    inside,  # noqa: F811
+    file,
+    confined,
+    arguments,
+    code,
+    said,
+):
+    result = inside("synthesise", file, *MODEL, "--out", "out", "--dry-run", *arguments)
+    assert result.returncode == code, result.stderr
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda t: t.assign(note=["=1+1"] * 40), "begins like a formula"),
+        (lambda t: t.sort_values("value"), "in the order of the response"),
+        (lambda t: t.assign(twice=2.0 * t["value"]), "in the order of the response"),
+    ],
+)
+def test_a_table_that_would_not_be_published_is_refused_dry(
+    inside,  # noqa: F811
+    file,
+    confined,
+    damage,
+    said,
+):
+    damage(small_table(40, seed=9, shared=4)).to_csv(file, index=False)
+    result = inside("synthesise", file, *MODEL, "--out", "out", "--dry-run")
+    assert result.returncode == 4, result.stderr
+    assert said in result.stderr
+
+
+def test_a_dry_comparison_refuses_an_empty_grid_of_copies(inside, file, confined):  # noqa: F811
+    result = inside("compare", file, *MODEL, "--copies", "1", "--dry-run", "--out", "grid")
+    assert (result.returncode, (confined / "grid").exists()) == (2, False)
+    assert "at least 2" in result.stderr
+
+
+def test_a_rehearsal_that_fails_leaves_the_plan_without_an_estimate(monkeypatch):
+    def fail(*arguments, **options):
+        raise InputError("no rehearsal")
+
+    monkeypatch.setattr("dsstan.cli.dry_run.rehearse", fail)
+    with warnings.catch_warnings():
+        plan = plan_release(table_of(40), "log(value) ~ 1", SETTINGS, floor=None, target="out")
+    assert (plan.estimate, plan.reason) == (None, "no rehearsal")

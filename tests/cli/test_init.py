@@ -1,0 +1,148 @@
+"""``dsstan init`` writes a job file that ``dsstan run`` reads, and no value of a table."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_cli import inside  # noqa: F401
+
+from conftest import small_table
+from dsstan.cli.app import synthesise
+from dsstan.cli.commands.init import PLACEHOLDERS, job_text
+from dsstan.cli.job import job_keys, read_job
+from dsstan.cli.options import GROUPS
+
+COMMENTED = re.compile(r"^# (\w+) = ", re.MULTILINE)
+"""A key that stands at its default."""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def homes(place):
+    """A table of longitudes, every value recognisable."""
+    table = small_table(30, seed=9, shared=4).rename(columns={"east": "Lon", "north": "Lat"})
+    table["note"] = [f"secret{i}" for i in range(30)]
+    table.to_csv(place / "homes.csv", index=False)
+    return table
+
+
+def test_a_new_job_has_every_key_once(inside, place):  # noqa: F811
+    assert inside("init", "job.toml").returncode == 0
+    text = (place / "job.toml").read_text()
+    keys = [*COMMENTED.findall(text), *tomllib.loads(text)]
+    assert sorted(keys) == sorted(job_keys(synthesise))
+
+
+def test_a_new_job_is_read_as_it_is_with_all_defaults(inside, place):  # noqa: F811
+    inside("init", "job.toml")
+    found = read_job(place / "job.toml", synthesise)
+    for key, parameter in job_keys(synthesise).items():
+        if key not in PLACEHOLDERS:
+            assert found[parameter.name] == parameter.default, key
+
+
+def test_a_job_with_every_line_uncommented_is_read_and_says_the_defaults(inside, place):  # noqa: F811
+    inside("init", "job.toml")
+    path = place / "job.toml"
+    path.write_text(COMMENTED.sub(r"\1 = ", path.read_text()))
+    assert set(tomllib.loads(path.read_text())) == set(job_keys(synthesise))
+    found = read_job(path, synthesise)
+    for key, parameter in job_keys(synthesise).items():
+        if key not in PLACEHOLDERS and parameter.default is not None:
+            assert found[parameter.name] == parameter.default, key
+        elif parameter.default is None:
+            assert found[parameter.name] is not None, key
+
+
+def test_the_options_stand_in_the_groups_of_the_help_with_its_text():
+    text = job_text(synthesise, {})
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == list(GROUPS)
+    assert "# Least sd to leave to an intruder about every record" in text
+    before, _, _ = text.partition("# protection = ")
+    assert before.rstrip().endswith("# paper, preserving, cut.")
+
+
+def test_options_of_a_run_are_no_keys_of_a_job(place):
+    text = job_text(synthesise, {}) + "dry_run = true\n"
+    (place / "job.toml").write_text(text)
+    from dsstan.core.errors import InputError
+
+    with pytest.raises(InputError, match="key 'dry_run'"):
+        read_job(place / "job.toml", synthesise)
+
+
+def test_the_file_is_for_its_owner_alone(inside, place):  # noqa: F811
+    import os
+
+    before = os.umask(0o000)
+    try:
+        inside("init", "job.toml")
+    finally:
+        os.umask(before)
+    assert (place / "job.toml").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link"])
+def test_what_exists_is_refused_and_left_as_it_was(inside, place, kind):  # noqa: F811
+    if kind == "file":
+        (place / "job.toml").write_text("mine")
+    else:
+        (place / "job.toml").symlink_to(place / "elsewhere")
+    result = inside("init", "job.toml")
+    assert result.returncode == 2
+    assert "exists and is not overwritten" in result.stderr
+    assert not (place / "elsewhere").exists()
+    assert kind != "file" or (place / "job.toml").read_text() == "mine"
+
+
+def test_a_table_gives_coordinates_distance_and_columns_but_no_value(inside, homes, place):  # noqa: F811
+    (place / "jobs").mkdir()
+    result = inside("init", "jobs/job.toml", "--table", "homes.csv", "--out", "out")
+    assert result.returncode == 0, result.stderr
+    text = (place / "jobs" / "job.toml").read_text()
+    found = tomllib.loads(text)
+    assert found["coords"] == ["Lon", "Lat"]
+    assert found["distance"] == "projected"
+    assert (found["table"], found["out"]) == ("../homes.csv", "../out")
+    words = " ".join(text.replace("\n# ", " ").split())
+    assert "Columns of numbers: x, value. Other columns: note." in words
+    assert "Fill in:    formula" in result.stdout
+    values = {f"{v:.6f}"[:6] for v in homes.select_dtypes("number").to_numpy().ravel()}
+    said = text + result.stdout + result.stderr
+    assert not [v for v in values if v in said]
+    assert "secret" not in said
+
+
+def test_a_job_from_a_table_is_read_with_paths_from_its_own_folder(inside, homes, place):  # noqa: F811
+    (place / "jobs").mkdir()
+    inside(
+        *("init", "jobs/job.toml", "--table", "homes.csv", "--formula", "log(value) ~ x"),
+        *("--coords", "Lon", "Lat"),
+    )
+    found = read_job(place / "jobs" / "job.toml", synthesise)
+    assert found["table"].resolve() == (place / "homes.csv").resolve()
+    assert (found["formula"], found["coords"]) == ("log(value) ~ x", ("Lon", "Lat"))
+
+
+NAMES = ['a "quote"', "back\\slash", "tab\tname", "line\nbreak", "del\x7f", "é", "]\n[x"]
+"""Column names that would end a comment or a string, were they written as they are."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_column_name_stays_a_name(inside, place, name):  # noqa: F811
+    table = pd.DataFrame({name: np.arange(4.0), "lat": np.arange(4.0), "lon": np.arange(4.0)})
+    table.to_parquet(place / "t.parquet")
+    result = inside("init", "job.toml", "--table", "t.parquet", "--coords", name, "lat")
+    assert result.returncode == 0, result.stderr
+    found = tomllib.loads((place / "job.toml").read_text())
+    assert found["coords"] == [name, "lat"]
+    assert set(found) == {*PLACEHOLDERS, "distance"}

@@ -1,0 +1,45 @@
+"""Paths of before the rooms: each still gives the name it gave, with a warning."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import dsstan as ds
+from dsstan._moved import MOVED, PACKAGES
+
+
+@pytest.mark.parametrize("old", sorted(MOVED))
+def test_every_name_of_an_old_module_is_found_with_a_warning(old):
+    stand_in = importlib.import_module(f"dsstan.{old}")
+    for place in MOVED[old].split():
+        new = importlib.import_module(f"dsstan.{place}")
+        public = [name for name in vars(new) if not name.startswith("_")]
+        name = next(
+            n for n in public if getattr(vars(new)[n], "__module__", "").startswith(new.__name__)
+        )
+        with pytest.warns(DeprecationWarning, match=f"now in dsstan.{place}"):
+            assert getattr(stand_in, name) is getattr(new, name)
+
+
+@pytest.mark.parametrize(
+    ("room", "name"), [("release", "write_release"), ("cli", "main"), ("cli", "app")]
+)
+def test_a_room_with_an_old_name_gives_the_names_of_before(room, name):
+    new = importlib.import_module(f"dsstan.{PACKAGES[room]}")
+    with pytest.warns(DeprecationWarning, match=PACKAGES[room]):
+        assert getattr(importlib.import_module(f"dsstan.{room}"), name) is getattr(new, name)
+
+
+def test_an_old_path_does_not_replace_a_public_function():
+    code = "import dsstan as ds; from dsstan.fit import Fit; assert ds.fit.__name__ == 'fit'"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+    assert callable(ds.fit)
+
+
+def test_a_name_that_never_was_is_not_found():
+    with pytest.raises(ImportError, match="no_such_name"):
+        from dsstan.attacker import no_such_name  # noqa: F401
