@@ -12,11 +12,15 @@ from dsstan._version import __version__
 from dsstan.analysis.utility import combine, utility
 from dsstan.comparison.frontier import compare
 from dsstan.copies.protect import protect
-from dsstan.copies.synthesis import Synthesis, synthesise
-from dsstan.covariance.latent import surface_on_grid
-from dsstan.models.fit import Fit, fit
+from dsstan.copies.result import Synthesis
+from dsstan.copies.synthesis import synthesise
+from dsstan.core import above
+from dsstan.models.effect_map import surface_on_grid
+from dsstan.models.fit import fit
+from dsstan.models.flags import flag_isolated
 from dsstan.models.priors import Priors
-from dsstan.models.weights import Weights, flag_isolated, own_weights
+from dsstan.models.result import Fit
+from dsstan.models.weights import Weights, own_weights
 from dsstan.risk.assessment import assess
 from dsstan.risk.disclosure import disclosure
 from dsstan.table.datasets import load_baltimore, load_san_francisco, load_simulated
@@ -47,3 +51,13 @@ __all__ = [
 ]
 
 install()
+above.register(
+    {
+        "Fit.predictive": "dsstan.models.predictive:Predictive",
+        "MultivariateFit.predictive": "dsstan.models.groups.coregionalisation:GroupPredictive",
+        "Synthesis.write": "dsstan.release.write:write_release",
+        "plot_frontier": "dsstan.release.pictures.risk_plots:plot_frontier",
+        "synthesise": "dsstan.copies.synthesis:synthesise",
+        "to_arviz": "dsstan.release.exchange:to_arviz",
+    }
+)

@@ -59,7 +59,7 @@ MOVED = {
     "models.bracketed": "models.brackets.fit",
     "models.group_surface": "models.groups.effect_map",
     "models.multivariate": "models.groups.fit",
-    "order": "release.order_leaks",
+    "order": "table.order_leaks",
     "overlap": "analysis.overlap",
     "plots": "release.pictures.plots",
     "pmse": "analysis.pmse",
@@ -152,4 +152,4 @@ class Face(ModuleType):
 def install() -> None:
     """Make the old paths work."""
     sys.modules["dsstan"].__class__ = Face
-    sys.meta_path.append(_Finder)  # type: ignore[arg-type]
+    sys.meta_path.append(_Finder)

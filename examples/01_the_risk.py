@@ -17,7 +17,7 @@ import pandas as pd
 import plotnine as p9
 
 import dsstan as ds
-from dsstan.covariance.latent import spread_draws
+from dsstan.models.posterior import spread_draws
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.pictures.plots import plot_copies, plot_surface
 from dsstan.risk.attacker import attack

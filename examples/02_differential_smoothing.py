@@ -18,7 +18,7 @@ import pandas as pd
 import plotnine as p9
 
 import dsstan as ds
-from dsstan.covariance.latent import spread_draws
+from dsstan.models.posterior import spread_draws
 from dsstan.models.weights import (
     alpha_from_gamma,
     gamma_from_alpha,

@@ -15,8 +15,8 @@ from plotnine import aes, facet_wrap, geom_point, ggplot, labs, scale_x_sqrt, sc
 
 import dsstan as ds
 from dsstan.analysis.utility import ols
-from dsstan.copies.chain import joint_disclosure
 from dsstan.models.counts.fit import fit_counts
+from dsstan.risk.joint_disclosure import joint_disclosure
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 20 if QUICK else 100

@@ -21,11 +21,11 @@ from parity.cases import fit_with
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
-from dsstan.covariance.latent import spread_draws
 from dsstan.models.brackets.fit import BracketedFit, fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.brackets.truncation import truncated_normal
-from dsstan.models.fit import Fit
+from dsstan.models.posterior import spread_draws
+from dsstan.models.result import Fit
 
 Floats = NDArray[np.float64]
 

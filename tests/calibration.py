@@ -29,9 +29,9 @@ from threadpoolctl import threadpool_limits
 
 import dsstan as ds
 from dsstan.analysis.utility import ols as ols_fit
-from dsstan.covariance.latent import latent_draws, spread_draws
 from dsstan.engines import get_engine
-from dsstan.models.fit import Fit
+from dsstan.models.posterior import latent_draws, spread_draws
+from dsstan.models.result import Fit
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")

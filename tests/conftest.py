@@ -17,13 +17,15 @@ import pytest
 from filelock import FileLock
 
 import dsstan as ds
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 from dsstan.table.problem import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRE_ALL = os.environ.get("DSSTAN_REQUIRE_ALL") == "1"
 
 sys.path.insert(0, str(ROOT / "tests"))
+# Tests of one room borrow helpers from those of another.
+sys.path += sorted({str(path.parent) for path in (ROOT / "tests").glob("*/test_*.py")})
 
 
 def _san_francisco_folder() -> str | None:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.linalg import qr
 
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.errors import DsstanWarning, InputError
-from dsstan.covariance.latent import require_one_column
 from dsstan.table.formula import build_design, parse
 
 Floats = NDArray[np.float64]

@@ -12,9 +12,9 @@ from scipy import stats
 
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.utility import LEVEL, Utility, combine
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 from dsstan.risk.disclosure import sides
 
 Floats = NDArray[np.float64]

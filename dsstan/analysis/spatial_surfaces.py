@@ -16,10 +16,10 @@ from dsstan.analysis.spatial_utility import (
     _data,
     check_variances,
 )
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.covariance.correlation import correlation
-from dsstan.covariance.latent import grid
-from dsstan.models.fit import Fit
+from dsstan.models.effect_map import grid
+from dsstan.models.result import Fit
 
 __all__ = ["compare_surfaces", "predicted_surface", "surface_correlation"]
 

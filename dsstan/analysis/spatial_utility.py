@@ -33,13 +33,12 @@ from dsstan.analysis.spatial_statistics import (
     variogram,
 )
 from dsstan.analysis.utility import LEVEL, combine, ols
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import EXACT_LIMIT
 from dsstan.covariance.correlation import correlation, decay_bounds
-from dsstan.covariance.latent import require_one_column
 from dsstan.covariance.vecchia.neighbours import Neighbours
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 from dsstan.risk.disclosure import sides
 
 __all__ = [

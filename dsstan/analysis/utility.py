@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning, InputError
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 from dsstan.risk.disclosure import sides
 from dsstan.table.formula import build_design, parse
 

@@ -18,6 +18,7 @@ from dsstan.comparison.frontier import check_comparison
 from dsstan.comparison.scores import grid_of
 from dsstan.copies.imputation import check_imputations
 from dsstan.copies.protect import check_choices
+from dsstan.copies.published import check_public
 from dsstan.core.errors import DsstanError, DsstanWarning, InputError
 from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed
@@ -27,7 +28,7 @@ from dsstan.models.arguments import check_cut
 from dsstan.models.fit import NATURAL_LIMIT
 from dsstan.models.priors import Priors
 from dsstan.models.weights import neighbour_distances
-from dsstan.release.public import check_order, check_public
+from dsstan.table.order_leaks import check_order
 from dsstan.table.parquet import prepare_parquet
 from dsstan.table.problem import Problem, prepare
 

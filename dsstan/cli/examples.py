@@ -12,10 +12,10 @@ import pandas as pd
 
 from dsstan.analysis.utility import Utility, utility
 from dsstan.copies.protect import protect
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.core.progress import phase
-from dsstan.covariance.latent import surface_on_grid
+from dsstan.models.effect_map import surface_on_grid
 from dsstan.release.pictures.plots import (
     plot_copies,
     plot_intervals,

@@ -13,8 +13,8 @@ import typer
 from dsstan.core.workspace import temporaries, work_parent
 from dsstan.covariance.approximations import COVARIANCES
 from dsstan.covariance.correlation import CORRELATIONS
+from dsstan.covariance.protection import PROTECTIONS
 from dsstan.engines import ENGINES
-from dsstan.models.fit import PROTECTIONS
 from dsstan.release.write import FORMATS
 from dsstan.table.cells import CSV_TEXT
 from dsstan.table.coordinates import DISTANCES

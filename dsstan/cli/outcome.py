@@ -17,8 +17,8 @@ from dsstan.cli.screens import (
     show_verdict,
 )
 from dsstan.cli.session import document, emit
-from dsstan.copies.synthesis import Synthesis
-from dsstan.release.public import public_columns, synthetic
+from dsstan.copies.published import public_columns, synthetic
+from dsstan.copies.result import Synthesis
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure, disclosure
 

@@ -23,28 +23,28 @@ from threadpoolctl import threadpool_limits
 
 from dsstan.analysis.utility import utility
 from dsstan.comparison.scores import measure
-from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.copies.result import Synthesis
+from dsstan.copies.synthesis import synthesise
+from dsstan.core.chebyshev import chebyshev_nodes, log_position_inv
 from dsstan.core.errors import DsstanWarning
-from dsstan.covariance.approximations import EXACT, choose_covariance, is_approximated
-from dsstan.covariance.eigenbasis import FreeSurface, applies
-from dsstan.covariance.latent import parameters_at
+from dsstan.covariance.approximations import EXACT, choose_covariance
+from dsstan.covariance.eigenbasis import FreeSurface
 from dsstan.covariance.likelihood_surface import (
     HELD_OUT_PHI,
-    chebyshev_nodes,
     first_nodes,
-    log_position_inv,
     node_statistics,
     rotate,
     smoothed_correlation,
 )
-from dsstan.covariance.vecchia.exposure import local_draws
 from dsstan.models.arguments import diagonal
-from dsstan.models.fit import NATURAL_LIMIT, Fit, fit
+from dsstan.models.fit import NATURAL_LIMIT, fit
+from dsstan.models.flags import flag_isolated
+from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import carried_effect
 from dsstan.models.priors import Priors
-from dsstan.models.weights import Weights, flag_isolated
+from dsstan.models.result import Fit
+from dsstan.models.weights import Weights
 from dsstan.risk.assessment import assess
-from dsstan.risk.attacker import LARGE, LARGE_DRAWS
 from dsstan.risk.disclosure import disclosure
 from dsstan.table.problem import Problem
 
@@ -182,11 +182,9 @@ def estimate_release(
     each = max(0.0, several - first) / (FEW - 1)
     drawn = first + each * (copies - 1)
     ratio = _ratio(whole, kept)
-    slow = not applies(kept, carried_effect(kept)[1]) and whole.problem.n_records > LARGE
-    small = _copies(kept, FEW)
-    draws = LARGE_DRAWS if slow else None
-    if is_approximated(whole.covariance):
-        draws = local_draws(whole)
+    small, carried = _copies(kept, FEW), carried_effect(kept)[0]
+    draws = kept.covariance.draws_by_default(kept, carried, whole.problem.n_records)
+    draws = min(draws, kept.n_draws)
     attack, _ = _timed(lambda: assess(small, draws=draws, progress=False))
     told, _ = _timed(lambda: (disclosure(few), utility(few)))
     seconds = {
@@ -203,7 +201,7 @@ def _ratio(whole: Fit, kept: Fit) -> float:
     """Cost of the attack on the whole table by that on the part rehearsed."""
     if kept.problem is whole.problem:
         return 1.0
-    if is_approximated(whole.covariance):
+    if whole.covariance.approximate:
         return whole.problem.n_records / kept.problem.n_records
     return _decomposition(whole) / _decomposition(kept)
 

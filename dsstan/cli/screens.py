@@ -14,10 +14,11 @@ from rich.table import Table
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.utility import Utility
 from dsstan.cli.examples import DemoResult, outlier
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import CONTROL
 from dsstan.core.seeds import GUESSABLE_BITS
-from dsstan.models.conditions import conditions, short_seed
+from dsstan.models.conditions import short_seed
+from dsstan.release.conditions import conditions
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure, reduction_text
 

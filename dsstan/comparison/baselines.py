@@ -28,25 +28,24 @@ from scipy.stats import truncnorm
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.spatial_estimators import near_for
 from dsstan.analysis.utility import LEVEL, least_squares, least_squares_of_copies
-from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.copies.result import Synthesis
+from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed
+from dsstan.covariance.copy_law import projection
 from dsstan.covariance.correlation import correlation
-from dsstan.covariance.latent import (
-    LatentModel,
-    grid,
-    parameters_at,
-    require_complete,
-    spread_draws,
-)
-from dsstan.models.fit import Fit, fit
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.effect_map import grid
+from dsstan.models.fit import fit
+from dsstan.models.posterior import parameters_at, spread_draws
+from dsstan.models.result import Fit
 from dsstan.models.weights import isolation_distance
 from dsstan.risk.attacker import attack, planned_release
 from dsstan.risk.disclosure import RELATIVE, sides, within
 from dsstan.risk.identification import grid_cells, merged, tolerances
-from dsstan.risk.leave_one_out import leave_one_out_precision, projection
+from dsstan.risk.leave_one_out import leave_one_out_precision
 from dsstan.table.formula import ParsedFormula, build_design, parse
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.problem import Problem, prepare, require_complete
 
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]

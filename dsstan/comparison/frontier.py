@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,21 +27,21 @@ from threadpoolctl import threadpool_limits
 
 from dsstan._version import __version__
 from dsstan.comparison.scores import LEGEND, Cell, Setting, Store, grid_of, measure
+from dsstan.core import above
 from dsstan.core.errors import DsstanError, InputError
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import FRONTIER, seed_of, stream
-from dsstan.covariance.latent import require_complete, require_exact
+from dsstan.covariance.latent import require_exact
 from dsstan.engines import get_engine
 from dsstan.models.arguments import check_cov_model
 from dsstan.models.continuous_weights import continuous_weights
-from dsstan.models.fit import Fit, fit
+from dsstan.models.fit import fit
+from dsstan.models.flags import flag_isolated
 from dsstan.models.priors import Priors
-from dsstan.models.weights import Weights, flag_isolated
+from dsstan.models.result import Fit
+from dsstan.models.weights import Weights
 from dsstan.risk.leave_one_out import unrestricted_terms
-from dsstan.table.problem import Problem
-
-if TYPE_CHECKING:
-    from plotnine import ggplot
+from dsstan.table.problem import Problem, require_complete
 
 Floats = NDArray[np.float64]
 
@@ -127,11 +127,9 @@ class Frontier:
 
     def plot(
         self, risk: str = "sd_at_risk_known", utility: str = "overlap", floor: float | None = None
-    ) -> ggplot:
+    ) -> Any:
         """Risk against utility; see :func:`dsstan.release.pictures.plots.plot_frontier`."""
-        from dsstan.release.pictures.risk_plots import plot_frontier
-
-        return plot_frontier(self, risk=risk, utility=utility, floor=floor)
+        return above.call("plot_frontier", self, risk=risk, utility=utility, floor=floor)
 
     def __str__(self) -> str:
         columns = ["setting", "flagged", "copies", *RISKS, *UTILITIES, "passed"]

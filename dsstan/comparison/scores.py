@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.spatial_surfaces import predicted_surface, surface_correlation
 from dsstan.analysis.utility import least_squares, least_squares_of_copies
-from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.copies.result import Synthesis
+from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed, seed_of
 from dsstan.core.workspace import write_private
-from dsstan.models.fit import PROTECTIONS, Fit
+from dsstan.covariance.protection import PROTECTIONS
 from dsstan.models.predictive import carried_effect
+from dsstan.models.result import Fit
 from dsstan.models.weights import PAPER_CORRELATION, smoothing
 from dsstan.risk.attacker import attack
 from dsstan.risk.disclosure import within

@@ -16,15 +16,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsstan.copies.synthesis import Synthesis, check_release, draw_copies, find_digits
+from dsstan.copies.draw import check_release, draw_copies, find_digits
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed, seed_bits
-from dsstan.models.fit import Fit
-from dsstan.risk.disclosure import RELATIVE
+from dsstan.models.result import Fit
 from dsstan.table.formula import Design, ParsedFormula
 from dsstan.table.problem import Problem
 
-__all__ = ["GivenSynthesis", "check_chain", "check_columns", "joint_disclosure", "synthesise_given"]
+__all__ = ["GivenSynthesis", "check_chain", "check_columns", "synthesise_given"]
 
 Floats = NDArray[np.float64]
 
@@ -235,30 +235,3 @@ def _check_kinds(formula: ParsedFormula, made: list[str]) -> None:
 def _same_table(one: Problem, other: Problem) -> bool:
     """Whether two problems were prepared from the same rows and columns."""
     return bool(one.table.index.equals(other.table.index) and one.table.equals(other.table))
-
-
-def joint_disclosure(release: GivenSynthesis, *, relative: float = RELATIVE) -> pd.DataFrame:
-    """Share of copies near the truth in every synthetic column at once.
-
-    Parameters
-    ----------
-    release
-        The chain.
-    relative
-        Tolerance as a share of the true value, of each column.
-
-    Returns
-    -------
-    DataFrame
-        One row a record: ``flagged`` (by any step), the share of copies near the truth of each
-        column, and of all at once (``all``). Confidential.
-    """
-    flagged = np.any([step.fit.flagged for step in release.steps], axis=0)
-    near = []
-    table = pd.DataFrame({"flagged": flagged}, index=release.problem.table.index)
-    for step in release.steps:
-        truth = step.problem.original()
-        near.append(np.abs(step.values - truth) <= relative * np.abs(truth))
-        table[step.problem.response] = near[-1].mean(axis=0)
-    table["all"] = np.mean(np.all(near, axis=0), axis=0)
-    return table

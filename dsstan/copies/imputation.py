@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsstan.copies.synthesis import Synthesis, check_release, draw_copies, find_digits
+from dsstan.copies.draw import check_release, draw_copies, find_digits
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.core.seeds import IMPUTATION, root_seed, seed_bits, seed_of, stream
-from dsstan.covariance.latent import spread_draws
-from dsstan.models.fit import Fit, fit
+from dsstan.models.fit import fit
+from dsstan.models.posterior import spread_draws
+from dsstan.models.result import Fit
 from dsstan.table.problem import Problem
 
 __all__ = ["MANY", "CompletedSynthesis", "check_imputations", "complete", "synthesise_completed"]

@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 
 from dsstan.copies.imputation import check_imputations
-from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.copies.result import Synthesis
+from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import InputError, is_number
 from dsstan.core.seeds import root_seed, seed_bits, seed_of
 from dsstan.covariance.approximations import Covariance, choose_covariance
 from dsstan.covariance.correlation import correlation_code
-from dsstan.models.fit import PROTECTIONS, Fit, fit
+from dsstan.covariance.protection import PROTECTIONS
+from dsstan.models.fit import fit
+from dsstan.models.flags import flag_isolated
 from dsstan.models.priors import Priors
-from dsstan.models.weights import Weights, flag_isolated, smoothing
-from dsstan.release.public import check_order
+from dsstan.models.result import Fit
+from dsstan.models.weights import Weights, smoothing
+from dsstan.table.order_leaks import check_order
 from dsstan.table.parquet import prepare_parquet
 from dsstan.table.problem import Problem, prepare
 from dsstan.table.rounding import ROUNDINGS

@@ -11,10 +11,11 @@ from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.counts.fit import CountPriors, fit_counts
 from dsstan.models.counts.input import check_counts, read_offset
-from dsstan.models.fit import Fit, fit
+from dsstan.models.fit import fit
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.groups.groups import read_groups
 from dsstan.models.priors import Priors
+from dsstan.models.result import Fit
 from dsstan.table.problem import Problem
 
 __all__ = ["OF_A_MODEL", "OUTCOMES", "check_model", "check_step", "fit_step", "other_columns"]

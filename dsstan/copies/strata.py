@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dsstan.copies.protect import check_choices, protect
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.published import check_public
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanError, DsstanWarning, InputError, ReleaseError, describe_rows
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import STRATA, root_seed, seed_bits, seed_of, stream
 from dsstan.engines import get_engine
-from dsstan.release.order_leaks import gives_away
-from dsstan.release.public import check_public, check_rows
 from dsstan.table.formula import parse
+from dsstan.table.order_leaks import check_rows, ranks_like_response
 from dsstan.table.problem import _as_pandas, _check_frame
 
 __all__ = ["LEAST_RECORDS", "Failure", "StrataRelease", "fit_strata"]
@@ -303,7 +303,7 @@ def _check_whole(frame: pd.DataFrame, response: str) -> None:
     values = frame[response].to_numpy(dtype=np.float64, na_value=np.nan)
     check_rows(values[~np.isnan(values)], response)
     for name in frame.columns:
-        if name != response and gives_away(frame[name], frame[response]):
+        if name != response and ranks_like_response(frame[name], frame[response]):
             raise ReleaseError(
                 f"column {name!r} puts the records in the order of the response {response!r}, or "
                 "nearly so, and would be published as it is: leave it out of the table"

@@ -95,6 +95,19 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
+def check_count(name: str, value: object) -> None:
+    """Refuse what is no whole number from 1 on.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 1:  # type: ignore[operator]
+        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
 def describe_rows(bad: NDArray[np.bool_]) -> str:
     """Say which rows are meant, for an error message.
 

@@ -4,7 +4,7 @@ Where phi is held and A holds only zeros and ones, every covariance of the model
 is diagonal in the eigenvectors of R among the unflagged records, up to the few
 flagged records and the P columns of X. One decomposition then serves every
 posterior draw, and a draw costs O(N^2) instead of O(N^3). The formulas are those
-of :func:`dsstan.risk.attacker.copy_law`, against which the tests hold them.
+of :func:`dsstan.covariance.copy_law.copy_law`, against which the tests hold them.
 
 Where phi is free, as in the unrestricted fit, the terms are smooth functions of
 (log phi, log r), up to a power of sigma_sq. They are computed at Chebyshev nodes over
@@ -14,23 +14,17 @@ the range of the draws, one decomposition a node of phi, and interpolated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
+from dsstan.core.chebyshev import ChebyshevGrid
+from dsstan.covariance.base import Parameters, SpatialModel, Terms
 from dsstan.covariance.correlation import correlation
-from dsstan.covariance.latent import Parameters, require_gaussian
-from dsstan.covariance.likelihood_surface import (
-    chebyshev_map,
-    chebyshev_nodes,
-    chebyshev_polynomials,
-    log_position,
-    log_position_inv,
-)
-from dsstan.models.fit import Fit
+from dsstan.covariance.protection import NO_PROTECTION, protection_of
 from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -41,6 +35,15 @@ TINY = 1e-300
 ALONE = 1e-10
 """A record whose least-squares leverage is this close to 1 has a coefficient of its own."""
 
+
+TOLERANCE = 1e-5
+"""Largest error of an interpolated term, by the size of its kind (P_ii: by itself)."""
+
+FEW_DRAWS = 8
+"""Up to as many draws the terms are computed at each, not interpolated."""
+
+NODES = ((5, 8), (8, 16), (12, 24), (18, 36), (27, 54))
+"""Numbers of nodes (G, H) tried until the tolerance is met."""
 
 BATCH = 16
 """Draws whose products with the eigenvectors are taken together."""
@@ -61,31 +64,27 @@ class _Part:
     d_f: float
 
 
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """What one draw contributes, each of shape (N,): see :class:`dsstan.risk.attacker.Attack`."""
-
-    information: Floats
-    exposure: Floats
-    score: Floats
-
-
-def applies(fit: Fit, effect: str) -> bool:
-    """Whether the fast terms cover a fit: held decay, A of zeros and ones, copies of w.
+def eigenbasis_covers(model: SpatialModel, carried: Floats) -> bool:
+    """Whether the fast terms serve: held decay, A of zeros and ones, copies of w.
 
     One record at least must be unflagged, else there is no basis.
     """
-    binary = bool(np.all((fit.A == 0) | (fit.A == 1)) and np.any(fit.A == 1))
-    return fit.phi_held is not None and binary and effect != "plug"
+    binary = bool(np.all((model.A == 0) | (model.A == 1)) and np.any(model.A == 1))
+    return model.phi_held is not None and binary and bool(np.all(carried == 1.0))
+
+
+def unsmoothed(model: SpatialModel, carried: Floats) -> bool:
+    """Whether nothing is smoothed, in the model or in the copies."""
+    unrestricted = model.protection == NO_PROTECTION and not model.smoothing_moves
+    return unrestricted and bool(np.all(carried == 1.0))
 
 
 class HeldBasis:
     """The decomposition, and the terms of any draw."""
 
-    def __init__(self, fit: Fit) -> None:
-        require_gaussian(fit)
-        assert fit.phi_held is not None
-        self._decompose(fit.problem, fit.A, fit.protection, fit.phi_held, fit.cov_model)
+    def __init__(self, model: SpatialModel) -> None:
+        assert model.phi_held is not None
+        self._decompose(model.problem, model.A, model.protection, model.phi_held, model.cov_model)
 
     @classmethod
     def unrestricted(
@@ -100,7 +99,8 @@ class HeldBasis:
         self, problem: Problem, A: Floats, protection: str, phi: float, cov_model: str
     ) -> None:
         """R among the unflagged records by its eigenvectors, and all else in their basis."""
-        self.protection, self.informs = protection, protection != "cut"
+        self.protection = protection_of(protection)
+        self.informs = not self.protection.flagged_leave
         self.u, self.f = np.flatnonzero(A == 1), np.flatnonzero(A == 0)
         R = correlation(cdist(problem.sites, problem.sites), phi, cov_model)
         values, self.Q = eigh(R[np.ix_(self.u, self.u)], check_finite=False)
@@ -132,7 +132,7 @@ class HeldBasis:
         s2, t2, lam, X_q, X_f, T = p.sigma_sq, p.tau_sq, self.lam, self.X_q, self.X_f, self.T
         v = s2 * lam + t2
         alpha = s2 * lam / v
-        d_f = t2 + s2 if self.protection == "preserving" else t2
+        d_f = t2 + s2 if self.protection.variance_returns else t2
         G_inv = X_q.T @ (X_q / v[:, None])
         b = X_q.T @ (self.y_q / v)
         if self.informs:
@@ -217,40 +217,75 @@ class FreeSurface:
     def __init__(
         self,
         problem: Problem,
-        chosen: list[Parameters],
+        chosen: Sequence[Parameters],
         nodes: tuple[int, int],
         cov_model: str = "exponential",
     ) -> None:
-        self.phi_bounds = _range([p.phi for p in chosen])
-        self.r_bounds = _range([p.tau_sq / p.sigma_sq for p in chosen])
-        self.nodes = nodes
+        ranges = [p.phi for p in chosen], [p.tau_sq / p.sigma_sq for p in chosen]
+        self.grid = ChebyshevGrid(nodes, (_range(ranges[0]), _range(ranges[1])))
         self.alone = alone(problem.X)
-        ratios = log_position_inv(chebyshev_nodes(nodes[1]), self.r_bounds)
-        values = np.empty((4, *nodes, problem.n_records))
-        for g, phi in enumerate(log_position_inv(chebyshev_nodes(nodes[0]), self.phi_bounds)):
+        decays, ratios = self.grid.points
+        values = np.empty((*nodes, 4, problem.n_records))
+        zero = np.zeros(problem.n_terms)
+        for g, phi in enumerate(decays):
             basis = HeldBasis.unrestricted(problem, float(phi), cov_model)
-            zero = np.zeros(problem.n_terms)
             points = [Parameters(zero, 1.0, float(r), float(phi)) for r in ratios]
             for h, (at, terms) in enumerate(zip(points, basis.batch(points), strict=True)):
                 precision = basis.precision(at)
                 precision[self.alone] = 1.0  # the log of 0 is left out
                 logs = np.log(np.maximum([precision, terms.information], TINY))
-                values[:, g, h] = *logs, terms.exposure, terms.score
-        maps = chebyshev_map(nodes[0]), chebyshev_map(nodes[1])
-        self.coefficients = np.einsum("ag,bh,tghn->tabn", *maps, values, optimize=True)
+                values[g, h] = *logs, terms.exposure, terms.score
+        self.coefficients = self.grid.coefficients(values)
 
-    def at(self, p: Parameters) -> tuple[Floats, Terms]:
-        """P_ii, shape (N,), and the terms of every record at one draw."""
-        t_phi = chebyshev_polynomials(log_position(p.phi, self.phi_bounds), self.nodes[0])
-        t_r = chebyshev_polynomials(
-            log_position(p.tau_sq / p.sigma_sq, self.r_bounds), self.nodes[1]
-        )
-        found = np.einsum("a,b,tabn->tn", t_phi, t_r, self.coefficients, optimize=True)
+    def at(self, p: Parameters) -> Terms:
+        """The terms of every record at one draw, P_ii among them."""
+        found = self.grid.at(self.coefficients, p.phi, p.tau_sq / p.sigma_sq)
         precision = np.where(self.alone, 0.0, np.exp(found[0]) / p.sigma_sq)
-        return precision, Terms(np.exp(found[1]) / p.sigma_sq, found[2], found[3] / p.sigma_sq)
+        information = np.exp(found[1]) / p.sigma_sq
+        return Terms(information, found[2], found[3] / p.sigma_sq, precision)
 
 
 def _range(values: list[float]) -> tuple[float, float]:
     """Smallest and largest, a little apart where they are one."""
     low, high = min(values), max(values)
     return (low, high) if high > low * (1 + 1e-9) else (low * 0.999, high * 1.001)
+
+
+def unrestricted_terms_at(model: SpatialModel, points: Sequence[Parameters]) -> list[Terms]:
+    """Terms of the unrestricted model at some draws, P_ii among them.
+
+    Up to 8 draws they are computed at each. For more they are interpolated over (log phi, log r),
+    and nodes are added until the error at the middle draw is below the tolerance.
+    """
+    source = _interpolant(model, points) if len(points) > FEW_DRAWS else None
+    return [_directly(model, p) if source is None else source.at(p) for p in points]
+
+
+def _directly(model: SpatialModel, p: Parameters) -> Terms:
+    """The terms at one draw."""
+    basis = HeldBasis.unrestricted(model.problem, p.phi, model.cov_model)
+    precision = np.where(alone(model.problem.X), 0.0, basis.precision(p))
+    return replace(basis.terms(p), precision=precision)
+
+
+def _interpolant(model: SpatialModel, points: Sequence[Parameters]) -> FreeSurface | None:
+    """Terms as functions of (phi, r), good to the tolerance; None if no number of nodes is."""
+    middle = points[int(np.argsort([p.phi for p in points])[len(points) // 2])]
+    exact = _directly(model, middle)
+    assert exact.precision is not None
+    there = exact.precision > 0
+    for nodes in NODES:
+        surface = FreeSurface(model.problem, points, nodes, model.cov_model)
+        found = surface.at(middle)
+        assert found.precision is not None
+        relative = np.abs(found.precision[there] / exact.precision[there] - 1.0)
+        errors = [np.max(relative, initial=0.0)]
+        for mine, want, size in (
+            (found.information, exact.information, np.max(exact.information)),
+            (found.exposure, exact.exposure, 1.0),
+            (found.score, exact.score, np.sqrt(np.max(exact.precision))),  # the score's own sd
+        ):
+            errors.append(np.max(np.abs(mine - want)) / size)
+        if max(errors) < TOLERANCE:
+            return surface
+    return None

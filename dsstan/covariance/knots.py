@@ -12,12 +12,13 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from dsstan.core.errors import InputError
-from dsstan.covariance.approximations import PLACEMENTS
 from dsstan.covariance.correlation import correlation
 
 __all__ = ["Basis", "basis_at", "knots_of", "place_knots"]
 
 Floats = NDArray[np.float64]
+
+PLACEMENTS = ("kmeans", "grid")
 
 BLOCK = 1024
 """Places that are taken at a time."""

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
+from dsstan.core.chebyshev import Bounds, ChebyshevGrid, log_position_inv
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.correlation import correlation
+from dsstan.covariance.protection import protection_of, removed_variance
 
 Floats = NDArray[np.float64]
 
@@ -37,40 +39,6 @@ SMOOTH_NODES = (48, 84)
 
 MOST_NODES = (64, 112)
 _LOG_PI_2 = float(np.log(2.0 * np.pi))
-
-
-def chebyshev_nodes(n: int) -> Floats:
-    """Chebyshev nodes of the first kind on [-1, 1], ascending, shape (n,)."""
-    return np.asarray(-np.cos((np.arange(n) + 0.5) * np.pi / n))
-
-
-def chebyshev_polynomials(x: float, n: int) -> Floats:
-    """T_0 .. T_{n-1} at x, shape (n,), by the three-term recurrence."""
-    t = np.ones(n)
-    if n > 1:
-        t[1] = x
-    for k in range(2, n):
-        t[k] = 2.0 * x * t[k - 1] - t[k - 2]
-    return t
-
-
-def chebyshev_map(n: int) -> Floats:
-    """Map from values at the nodes to series coefficients, shape (n, n)."""
-    b = np.stack([chebyshev_polynomials(x, n) for x in chebyshev_nodes(n)], axis=1) * 2.0 / n
-    b[0] *= 0.5
-    return b
-
-
-def log_position(v: float, bounds: tuple[float, float]) -> float:
-    """Position of log v between the logs of the bounds, from -1 to 1; 0 if they are equal."""
-    low, high = np.log(bounds[0]), np.log(bounds[1])
-    return 0.0 if high <= low else float(2.0 * (np.log(v) - low) / (high - low) - 1.0)
-
-
-def log_position_inv(x: Floats, bounds: tuple[float, float]) -> Floats:
-    """Values at positions x, the inverse of :func:`log_position`."""
-    low, high = np.log(bounds[0]), np.log(bounds[1])
-    return np.asarray(bounds[0] * np.exp(0.5 * (np.asarray(x) + 1.0) * (high - low)))
 
 
 @dataclass(frozen=True)
@@ -108,14 +76,6 @@ def rotate(X: Floats, y: Floats) -> Rotation:
     return Rotation(np.column_stack([q, y - X @ b]), t, b)
 
 
-def removed_variance(a_diag: Floats, protection: str) -> Floats:
-    """Share of the partial sill that comes back as noise of the observation, shape (n,).
-
-    1 - A_ii^2 under ``"preserving"``, else 0.
-    """
-    return 1.0 - a_diag**2 if protection == "preserving" else np.zeros(a_diag.size)
-
-
 def smoothed_correlation(
     d: Floats, phi: float, a_diag: Floats, protection: str, cov_model: str = "exponential"
 ) -> Floats:
@@ -138,8 +98,8 @@ def smoothed_correlation(
     m = correlation(d, phi, cov_model)
     if np.any(a_diag != 1.0):
         m *= a_diag[:, None] * a_diag[None, :]
-    if protection == "preserving":
-        m[np.diag_indices_from(m)] += 1.0 - a_diag**2
+    if protection_of(protection).variance_returns:
+        m[np.diag_indices_from(m)] += removed_variance(a_diag, protection)
     return m
 
 
@@ -228,12 +188,10 @@ class Surface:
 
     Attributes
     ----------
+    grid
+        Nodes (G, H) and the ranges of phi and r covered; equal ends mean a held decay.
     coefficients
-        Chebyshev coefficients, shape (G, H K): H of statistic 1, then of 2, ...
-    nodes
-        (G, H).
-    phi_bounds, r_bounds
-        Ranges covered; equal ends of ``phi_bounds`` mean a held decay.
+        Chebyshev coefficients of the K statistics, shape (G, H, K).
     rotation
         Basis of X that the statistics refer to.
     n
@@ -242,13 +200,26 @@ class Surface:
         Largest error of the log density at the held-out points.
     """
 
+    grid: ChebyshevGrid
     coefficients: Floats
-    nodes: tuple[int, int]
-    phi_bounds: tuple[float, float]
-    r_bounds: tuple[float, float]
     rotation: Rotation
     n: int
     error: float
+
+    @property
+    def nodes(self) -> tuple[int, int]:
+        """(G, H)."""
+        return self.grid.nodes
+
+    @property
+    def phi_bounds(self) -> Bounds:
+        """Range of phi covered."""
+        return self.grid.bounds[0]
+
+    @property
+    def r_bounds(self) -> Bounds:
+        """Range of tau_sq / sigma_sq covered."""
+        return self.grid.bounds[1]
 
     def at(self, phi: float, r: float) -> Floats:
         """Interpolated scaled statistics at (phi, r), shape (K,)."""
@@ -258,10 +229,7 @@ class Surface:
         ):
             if not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
                 raise SurfaceError(f"{name} lies outside the range that the surface covers")
-        g, h = self.nodes
-        t_phi = chebyshev_polynomials(log_position(phi, self.phi_bounds), g)
-        t_r = chebyshev_polynomials(log_position(r, self.r_bounds), h)
-        return np.asarray((t_phi @ self.coefficients).reshape(-1, h) @ t_r)
+        return self.grid.at(self.coefficients, phi, r)
 
     def log_density(self, beta: Floats, sigma_sq: float, tau_sq: float, phi: float) -> float:
         """Log density of the response at natural parameters, all constants kept."""
@@ -276,7 +244,8 @@ class Surface:
             "P": self.rotation.b.size,
             "G": self.nodes[0],
             "H": self.nodes[1],
-            "surface": self.coefficients,
+            # H coefficients of statistic 1, then of 2, ...
+            "surface": np.moveaxis(self.coefficients, 2, 1).reshape(self.nodes[0], -1),
             "factor": self.rotation.T,
             "b_ls": self.rotation.b,
             "phi_lower": self.phi_bounds[0],
@@ -444,7 +413,6 @@ def surface_of(
     advance: Callable[[float], None] | None = None,
 ) -> Surface:
     """Surface with these nodes, its error measured at ``checks`` values of phi (none: infinite)."""
-    g, h = nodes
     held = phi_bounds[0] == phi_bounds[1]
     rotation = source.rotation
     rng = np.random.default_rng(seed)
@@ -454,28 +422,27 @@ def surface_of(
         else log_position_inv(rng.uniform(-1, 1, checks), phi_bounds)
     )
     check_r = log_position_inv(rng.uniform(-1, 1, 24), r_bounds)
-    r = log_position_inv(chebyshev_nodes(h), r_bounds)
-    phi_nodes = log_position_inv(chebyshev_nodes(g), phi_bounds)
-    map_r = chebyshev_map(h)
-    total = g + check_phi.size
+    grid = ChebyshevGrid(nodes, (phi_bounds, r_bounds))
+    phi_nodes, r = grid.points
+    total = nodes[0] + check_phi.size
     values = []
     # One BLAS thread: the same bytes on every machine size, and no quarrel
     # with the sampler's own threads.
     with threadpool_limits(limits=1, user_api="blas"):
         for i, found in enumerate(source.at(phi_nodes, r)):
-            values.append((map_r @ found).T.ravel())
+            values.append(found)
             if advance is not None:
                 advance((i + 1) / total)
-        coefficients = chebyshev_map(g) @ np.stack(values)
-        n = len(rotation.Z)
-        surface = Surface(coefficients, (g, h), phi_bounds, r_bounds, rotation, n, np.inf)
+        surface = Surface(
+            grid, grid.coefficients(np.stack(values)), rotation, len(rotation.Z), np.inf
+        )
         error = 0.0 if check_phi.size else np.inf
         for i, exact in enumerate(source.at(check_phi, check_r)):
             phi = float(check_phi[i])
             for s, ratio in zip(exact, check_r, strict=True):
                 error = max(error, error_at(surface, s, phi, float(ratio)))
             if advance is not None:
-                advance((g + i + 1) / total)
+                advance((nodes[0] + i + 1) / total)
     return replace(surface, error=error)
 
 

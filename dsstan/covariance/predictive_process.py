@@ -1,382 +1,86 @@
-"""The modified predictive process: a process at K knots, the rest independent.
-
-The effect at a record is what the process at the knots predicts there, and a remainder of its own
-that makes its variance right again (Banerjee, Finley, Waldmann and Ericsson 2010, *JASA* 105,
-"Hierarchical spatial process models for multiple traits", section 3; Finley, Sang, Banerjee and
-Gelfand 2009, *CSDA* 53, equation 6):
-
-    w = sigma (B g + delta),   B = R_sk R_kk^(-1/2),   g ~ N(0, I_K),
-    delta_i ~ N(0, 1 - sum_k B_ik^2),  independent of each other and of g.
-
-So R(phi) becomes B B' with ones on its diagonal, and C = M + r I is U U' + diag(e + r), with
-U = A B and e_i = A_ii^2 (1 - sum_k B_ik^2), under ``"preserving"`` with 1 - A_ii^2 added.
-
-- Each record has a remainder of its own. Records that share a site are therefore correlated by
-  less than 1, unless a knot lies there; the exact model makes their effects equal.
-- R_kk is never inverted and nothing is added to it: B is made of its eigenvectors, those left out
-  whose eigenvalue is zero to rounding.
-- What varies faster than the knots lie apart is taken for independent, and then told from the
-  nugget only by how it differs among sites. Without the remainder the nugget comes out too large
-  (Finley et al., section 3); with it, rather too small, and phi too. At N = 400 on the unit square
-  with phi 6 and tau_sq / sigma_sq 0.3 the posterior means of log tau_sq and log phi are off by 0.6
-  and 0.3 with 25 knots, 0.2 and 0.09 with 100, 0.1 and 0.05 with 200 (mean of six data sets).
-"""
+"""The modified predictive process as a covariance: a process at knots, the rest independent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.knots import Basis, basis_at, knots_of, place_knots
-from dsstan.covariance.latent import Parameters, require_gaussian
-from dsstan.covariance.likelihood_surface import (
-    Rotation,
-    chebyshev_map,
-    chebyshev_nodes,
-    removed_variance,
-    rotate,
-)
+from dsstan.core.errors import InputError, check_count
+from dsstan.covariance.base import Conditional, Covariance, Parameters, SpatialModel, Terms
+from dsstan.covariance.knots import PLACEMENTS, place_knots
+from dsstan.covariance.process_latent import ProcessLatentModel
+from dsstan.covariance.process_statistics import PredictiveProcessStatistics
 
-if TYPE_CHECKING:
-    from dsstan.models.fit import Fit
-
-__all__ = ["PredictiveProcessStatistics", "ProcessLatentModel", "place_knots"]
+__all__ = ["PredictiveProcess", "PredictiveProcessStatistics", "ProcessLatentModel", "place_knots"]
 
 Floats = NDArray[np.float64]
 
-BLOCK = 1024
-"""Records that go through a matrix product at a time."""
 
-PRECISION = 1e-10
-"""Largest relative error of 1 / (e + r) in the products of :func:`_products`.
-
-An error of log|C| is at most K times this. Z'C^-1 Z is a least sum of squares, computed as such
-from the coefficients that the products give, so its relative error is of the order of its square.
-"""
-
-
-@dataclass(frozen=True, eq=False)
-class PredictiveProcessStatistics:
-    """Statistics of the surface under the modified predictive process.
-
-    Each value of phi takes one (n, K) matrix; time is of the order of n K^2.
+@dataclass(frozen=True)
+class PredictiveProcess(Covariance):
+    """The modified predictive process; see :mod:`dsstan.covariance.process_statistics`.
 
     Attributes
     ----------
-    rotation
-        The data.
     knots
-        Their places, shape (K, 2).
-    sites, a, removed
-        Planar coordinates (n, 2); diagonal of A (n,); 1 - A_ii^2 under ``"preserving"``, else 0.
-    cov_model
-        Correlation function.
+        Number of knots, from 1, and at most that of sites.
+    placement
+        ``"kmeans"`` puts them where the sites are, ``"grid"`` regularly.
     """
 
-    rotation: Rotation = field(repr=False)
-    knots: Floats = field(repr=False)
-    sites: Floats = field(repr=False)
-    a: Floats = field(repr=False)
-    removed: Floats = field(repr=False)
-    cov_model: str
+    knots: int = 200
+    placement: str = "kmeans"
 
-    @classmethod
-    def of(
-        cls,
-        sites: Floats,
-        X: Floats,
-        y: Floats,
-        *,
-        a_diag: Floats,
-        protection: str,
-        cov_model: str = "exponential",
-        knots: int | Floats = 200,
-        placement: str = "kmeans",
-        seed: int = 0,
-    ) -> PredictiveProcessStatistics:
-        """Place the knots among the informing records.
+    name: ClassVar[str] = "predictive_process"
+    judged: ClassVar[bool] = False
 
-        Parameters
-        ----------
-        sites, X, y
-            Planar coordinates (n, 2), design matrix (n, P) and response (n,).
-        a_diag, protection
-            See :func:`dsstan.covariance.likelihood_surface.smoothed_correlation`.
-        cov_model
-            Correlation function.
-        knots
-            Their number, or their places, shape (K, 2).
-        placement, seed
-            See :func:`dsstan.covariance.knots.place_knots`; of no account where places are given.
+    def __post_init__(self) -> None:
+        check_count("knots", self.knots)
+        if self.placement not in PLACEMENTS:
+            raise InputError(
+                f"placement must be one of {', '.join(PLACEMENTS)}, got {self.placement!r}"
+            )
+
+    def __str__(self) -> str:
+        return f"modified predictive process, {self.knots} knots by {self.placement}"
+
+    def statistics(self, model: SpatialModel) -> PredictiveProcessStatistics:
+        """The statistics of the likelihood surface."""
+        problem, rows = model.problem, model.informing
+        return PredictiveProcessStatistics.of(
+            *(problem.sites[rows], problem.X[rows], problem.y[rows]),
+            a_diag=model.A[rows],
+            protection=model.protection,
+            cov_model=model.cov_model,
+            # Among all sites, so that every fit of the problem has the same knots.
+            knots=place_knots(problem.sites, self.knots, self.placement),
+        )
+
+    def latent(self, model: SpatialModel, centre: Parameters) -> Conditional:
+        """The law of w given y; ``centre`` tunes nothing here."""
+        return ProcessLatentModel(model, self.knots, self.placement)
+
+    def attack_terms(
+        self, model: SpatialModel, points: Sequence[Parameters], carried: Floats
+    ) -> list[Terms]:
+        """Always refused.
 
         Raises
         ------
         InputError
-            If the knots cannot be placed so, or there is no such correlation function.
+            What an intruder learns is not computed under the predictive process.
         """
-        correlation_code(cov_model)
-        where = knots_of(sites, knots, placement, seed)
-        removed = removed_variance(a_diag, protection)
-        return cls(rotate(X, y), where, sites, a_diag, removed, cov_model)
+        raise InputError(
+            "what an intruder learns of each record is not computed under the predictive process: "
+            "disclosure() measures its copies; the covariances exact and vecchia have an intruder"
+        )
 
-    def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
-        """Statistics at every node.
-
-        Parameters
-        ----------
-        phi, r
-            Nodes, shapes (G,) and (H,).
-        records
-            Positions of the records whose joint density is meant; by default all.
-
-        Returns
-        -------
-        ndarray
-            Shape (G, H, K), scaled as by
-            :func:`dsstan.covariance.likelihood_surface.node_statistics`.
-        """
-        some = np.arange(len(self.sites)) if records is None else records
-        return np.stack([self._node(float(value), r, some) for value in phi])
-
-    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
-        """Scaled statistics at each phi, shape (H, K)."""
-        for value in phi:
-            yield self.sums(np.array([value]), r)[0]
-
-    def _node(self, phi: float, r: Floats, records: NDArray[np.int64]) -> Floats:
-        """Statistics of some records at one phi, shape (H, K).
-
-        By Woodbury's identity |C| = |D| |I + U'D^-1 U| with D = diag(e + r), and z'C^-1 z is
-        the least of (z - U c)'D^-1 (z - U c) + c'c over c. The second form does not cancel
-        where r is small, as the difference of two terms does.
-        """
-        kept = records[self.a[records] != 0.0]
-        basis = basis_at(self.sites[kept], self.knots, phi, self.cov_model)
-        U = basis.rows
-        U *= self.a[kept, None]
-        e = self.a[kept] ** 2 * basis.rest + self.removed[kept]
-        z = self.rotation.Z[kept]
-        k, q = U.shape[1], z.shape[1]
-        products = _products(U, z, e, r)
-        log_det, squares = np.empty(r.size), np.empty((r.size, q, q))
-        c = np.empty((k, q, r.size))
-        for h in range(r.size):
-            inner = products[:k, h] + np.eye(k)
-            factor = cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-            log_det[h] = 2.0 * np.sum(np.log(np.diag(factor)))
-            c[:, :, h] = cho_solve((factor, True), products[k:, h].T, check_finite=False)
-            squares[h] = c[:, :, h].T @ c[:, :, h]
-        free = records[self.a[records] == 0.0]
-        for U_part, part, own in (
-            (U, kept, e),
-            (np.zeros((free.size, k)), free, self.removed[free]),
-        ):
-            more = _residual_sums(U_part, self.rotation.Z[part], own, r, c)
-            log_det += more[0]
-            squares += more[1]
-        rows, cols = np.tril_indices(q)
-        return np.column_stack([log_det, (1.0 + r[:, None]) * squares[:, rows, cols]])
-
-
-def _products(U: Floats, z: Floats, e: Floats, r: Floats) -> Floats:
-    """Sums over records of [u_i, z_i] u_i' / (e_i + r) for every r.
-
-    A sum for each r would cost H products of n by K. Records of like e are taken together
-    instead: on a panel of e the function 1 / (e + r) is replaced by its interpolant at p
-    Chebyshev nodes, so that p products do for all r. Its relative error is exactly
-    T_p(x) / T_p(x_r), x_r the position of the pole -r, so p is known beforehand.
-
-    Parameters
-    ----------
-    U, z
-        Shapes (n, k) and (n, q).
-    e
-        Own variances from 0, shape (n,).
-    r
-        Nugget ratios above 0, shape (H,).
-
-    Returns
-    -------
-    ndarray
-        Shape (k + q, H, k), of whose first k rows the upper triangle (of the first and the
-        last axis) is not filled in.
-    """
-    k = U.shape[1]
-    m = k + z.shape[1]
-    order = np.argsort(e, kind="stable")
-    total = np.zeros((m, r.size, k))
-    width = max(1, -(-k // 4))
-    for first, last in _panels(e[order], r):
-        low, high = e[order[first]], e[order[last - 1]]
-        middle, half = 0.5 * (low + high), 0.5 * (high - low)
-        p = 1
-        if half > 0.0:
-            p = int(np.ceil(_REACH / np.arccosh((middle + r.min()) / half)))
-        sums = np.zeros((m, p, k))
-        for begin in range(first, last, BLOCK):
-            who = order[begin : min(begin + BLOCK, last)]
-            x = (e[who] - middle) / half if half > 0.0 else np.zeros(who.size)
-            share = chebvander(x, p - 1) @ chebyshev_map(p)
-            both = np.hstack([U[who], z[who]])
-            for c in range(0, k, width):
-                right = both[:, c : min(c + width, k)]
-                scaled = share[:, :, None] * right[:, None]
-                product = both[:, c:].T @ scaled.reshape(who.size, -1)
-                sums[c:, :, c : c + width] += product.reshape(m - c, p, -1)
-        values = 1.0 / (middle + half * chebyshev_nodes(p) + r[:, None])
-        total += values @ sums
-    return total
-
-
-_REACH = float(np.arccosh(1.0 / PRECISION))
-
-_PANEL = 20
-"""Cost of adding a panel's node to the sums of one r, by that of a record's product; measured."""
-
-
-def _panels(e: Floats, r: Floats) -> list[tuple[int, int]]:
-    """Stretches (first, last) of ascending e, by the cheapest number of nodes for each.
-
-    With p nodes a panel may span e + min(r) by a factor (t + 1) / (t - 1), t = cosh(arccosh(1 /
-    PRECISION) / p). Many nodes cost products over the records, many panels sums over r.
-    """
-    best, cost = [(0, e.size)] if e.size else [], np.inf
-    least = float(r.min())
-    for p in range(5, 17) if e.size else ():
-        t = np.cosh(_REACH / p)
-        factor = (t + 1.0) / (t - 1.0) * (1.0 - 1e-9)
-        found, first = [], 0
-        while first < e.size:
-            top = max((e[first] + least) * factor - least, e[first])
-            last = int(np.searchsorted(e, top, side="right"))
-            found.append((first, last))
-            first = last
-        spent = p * (e.size + _PANEL * r.size * len(found))
-        if spent < cost:
-            best, cost = found, spent
-    return best
-
-
-def _residual_sums(U: Floats, z: Floats, e: Floats, r: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Sums over records, block by block: log((e + r) / (1 + r)) and t t' / (e + r), t = z - U c.
-
-    Parameters
-    ----------
-    U, z, e, r
-        As :func:`_products` takes them.
-    c
-        Coefficients of each column of z at each r, shape (k, q, H).
-
-    Returns
-    -------
-    logs, squares
-        Shapes (H,) and (H, q, q), of the second the lower triangle.
-    """
-    k, q, h = c.shape
-    logs, squares = np.zeros(h), np.zeros((h, q, q))
-    for first in range(0, len(z), BLOCK):
-        some = slice(first, first + BLOCK)
-        own = e[some, None]
-        logs += np.log1p((own - 1.0) / (1.0 + r)).sum(axis=0)
-        t = z[some][:, :, None] - (U[some] @ c.reshape(k, -1)).reshape(-1, q, h)
-        scaled = t / (own + r)[:, None]
-        for i in range(q):
-            for j in range(i + 1):
-                squares[:, i, j] += np.einsum("nh,nh->h", scaled[:, i], t[:, j])
-    return logs, squares
-
-
-class ProcessLatentModel:
-    """Conditional law of w given y for the draws of one fit, under the modified process.
-
-    Time of the order of N K^2 and memory of N K. Given g, y and the parameters the remainders are
-    independent, so a draw needs no correction: g comes from its K-variate normal, then each
-    remainder from its own. Two records at one place have different remainders, hence different w.
-
-    Parameters
-    ----------
-    fit
-        Any Gaussian fit.
-    knots, placement
-        As the fit had them: a number of knots and how they were placed among all sites of the
-        problem (seed 0), or their places, shape (K, 2).
-    """
-
-    def __init__(self, fit: Fit, knots: int | Floats = 200, placement: str = "kmeans") -> None:
-        require_gaussian(fit)
-        self.fit = fit
-        problem = fit.problem
-        self.knots = knots_of(problem.sites, knots, placement)
-        self.rows = fit.informing
-        self.a_rows = fit.A[self.rows]
-        self.y, self.X = problem.y[self.rows], problem.X[self.rows]
-        self.removed = removed_variance(self.a_rows, fit.protection)
-        self._basis = lru_cache(maxsize=1)(self._basis_at)
-
-    def _basis_at(self, phi: float) -> Basis:
-        """B at all records."""
-        return basis_at(self.fit.problem.sites, self.knots, phi, self.fit.cov_model)
-
-    def _own(self, p: Parameters) -> tuple[Floats, Floats]:
-        """Variance of the noise of the informing records, and of A times remainder plus noise."""
-        noise = p.tau_sq + p.sigma_sq * self.removed
-        rest = self._basis(p.phi).rest[self.rows]
-        return noise, p.sigma_sq * self.a_rows**2 * rest + noise
-
-    def _at_knots(self, p: Parameters) -> tuple[Floats, Floats]:
-        """Mean of sigma g given y, shape (k,), and the lower factor of the precision of g."""
-        _, variance = self._own(p)
-        S = self._basis(p.phi).rows[self.rows]
-        S *= (np.sqrt(p.sigma_sq / variance) * self.a_rows)[:, None]
-        inner = S.T @ S
-        inner[np.diag_indices_from(inner)] += 1.0
-        factor = cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-        right = S.T @ ((self.y - self.X @ p.beta) / np.sqrt(variance))
-        mean = cho_solve((factor, True), right, check_finite=False)
-        return np.sqrt(p.sigma_sq) * mean, factor
-
-    def _remainder(self, p: Parameters, smooth: Floats) -> Floats:
-        """Mean of sigma delta given y and the process at the knots, at the records, shape (N,).
-
-        0 for a record that does not inform the fit, or with A_ii = 0.
-        """
-        basis = self._basis(p.phi)
-        _, variance = self._own(p)
-        residual = self.y - self.X @ p.beta - self.a_rows * smooth[self.rows]
-        out = np.zeros(len(basis.rest))
-        gain = p.sigma_sq * basis.rest[self.rows] * self.a_rows / variance
-        out[self.rows] = gain * residual
-        return out
-
-    def draw(self, p: Parameters, rng: np.random.Generator) -> Floats:
-        """One draw of w at all records, shape (N,)."""
-        basis = self._basis(p.phi)
-        mean, factor = self._at_knots(p)
-        z = rng.standard_normal(mean.size)
-        spread = solve_triangular(factor, z, lower=True, trans=1, check_finite=False)
-        smooth = basis.rows @ (mean + np.sqrt(p.sigma_sq) * spread)
-        noise, variance = self._own(p)
-        left = p.sigma_sq * basis.rest
-        left[self.rows] *= noise / variance
-        own = np.sqrt(left) * rng.standard_normal(left.size)
-        return np.asarray(smooth + self._remainder(p, smooth) + own)
-
-    def mean(self, p: Parameters, places: Floats | None = None) -> Floats:
-        """E[w | y, parameters] at the records (N,), or at planar places (q, 2).
-
-        A place has a remainder of its own, of mean 0, even where a record lies.
-        """
-        mean, _ = self._at_knots(p)
-        if places is not None:
-            there = basis_at(places, self.knots, p.phi, self.fit.cov_model)
-            return np.asarray(there.rows @ mean)
-        smooth = self._basis(p.phi).rows @ mean
-        return np.asarray(smooth + self._remainder(p, smooth))
+    def draws_by_default(
+        self, model: SpatialModel, carried: Floats, records: int | None = None
+    ) -> int:
+        """2, the least that are taken; none is used."""
+        return 2

@@ -15,18 +15,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dsstan.core.chebyshev import ChebyshevGrid, log_position_inv
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.likelihood_surface import (
     TOLERANCE,
     Statistics,
     Surface,
-    chebyshev_map,
-    chebyshev_nodes,
-    chebyshev_polynomials,
     first_nodes,
     interpolate,
-    log_position,
-    log_position_inv,
 )
 
 __all__ = ["Window", "narrowed_surface", "profile"]
@@ -92,13 +88,10 @@ def profile(
     phi, r, density
         Shapes (A,), (B,) and (A, B), up to a constant.
     """
-    g, h = surface.nodes
     count = 1 if phi_bounds[0] == phi_bounds[1] else GRID
     phi = log_position_inv(np.linspace(-1, 1, count), phi_bounds)
     r = log_position_inv(np.linspace(-1, 1, GRID), r_bounds)
-    t_phi = _basis(phi, surface.phi_bounds, g)
-    t_r = _basis(r, surface.r_bounds, h)
-    s = np.einsum("ag,gkh,bh->abk", t_phi, surface.coefficients.reshape(g, -1, h), t_r)
+    s = surface.grid.on(surface.coefficients, phi, r)
     p = surface.rotation.b.size
     full = np.empty((*s.shape[:2], p + 1, p + 1))
     rows, cols = np.tril_indices(p + 1)
@@ -112,12 +105,6 @@ def profile(
         # The factor 1 + r of log|C| and that of the quadratic form cancel.
         density = -0.5 * (s[..., 0] + n * np.log(rest))
     return phi, r, np.where(np.isfinite(density), density, -np.inf)
-
-
-def _basis(values: Floats, bounds: tuple[float, float], n: int) -> Floats:
-    """Chebyshev polynomials at values within bounds, shape (len(values), n)."""
-    x = np.clip([log_position(float(v), bounds) for v in values], -1, 1)
-    return np.stack([chebyshev_polynomials(float(v), n) for v in x])
 
 
 def narrowed_surface(
@@ -184,17 +171,12 @@ def _narrower(
 ) -> Window:
     """The part of a box in which the terms of some records are not negligible."""
     phi_bounds, r_bounds = window.phi_bounds, window.r_bounds
-    g, h = nodes
-    g = 1 if phi_bounds[0] == phi_bounds[1] else g
-    phi = log_position_inv(chebyshev_nodes(g), phi_bounds)
-    r = log_position_inv(chebyshev_nodes(h), r_bounds)
+    g = 1 if phi_bounds[0] == phi_bounds[1] else nodes[0]
+    grid = ChebyshevGrid((g, nodes[1]), (phi_bounds, r_bounds))
     whole = some.size == len(source.sites)
-    sums = source.sums(phi, r, None if whole else some)
+    sums = source.sums(*grid.points, None if whole else some)
     n = len(source.rotation.Z) if whole else some.size
-    values = np.stack([(chebyshev_map(h) @ one).T.ravel() for one in sums])
-    first = Surface(
-        chebyshev_map(g) @ values, (g, h), phi_bounds, r_bounds, source.rotation, n, np.inf
-    )
+    first = Surface(grid, grid.coefficients(sums), source.rotation, n, np.inf)
     at_phi, at_r, density = profile(first, n, phi_bounds, r_bounds)
     there = density > density.max() - DROP
     top = np.unravel_index(int(np.argmax(density)), density.shape)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.core.seeds import GUESSABLE_BITS
-
-if TYPE_CHECKING:
-    from dsstan.copies.synthesis import Synthesis
-    from dsstan.models.priors import ResolvedPriors
+from dsstan.models.diagnostics import rhat
+from dsstan.models.priors import ResolvedPriors
 
 __all__ = [
     "CONDITIONS",
     "Check",
     "at_bounds",
     "at_window",
-    "conditions",
     "few_draws",
     "most_flagged",
     "several_modes",
@@ -108,8 +105,6 @@ def several_modes(draws: Floats) -> bool:
     draws
         Of one parameter, shape (chains, samples).
     """
-    from dsstan.models.verdict import rhat
-
     if len(draws) < 2 or not rhat(draws) >= APART_RHAT:
         return False
     half = draws.shape[1] // 2
@@ -250,32 +245,3 @@ def short_seed(bits: int) -> Check:
         advice="leave the seed out: a fresh one of 128 bits is drawn and recorded",
         condition="guessable-seed",
     )
-
-
-def conditions(release: Synthesis, *, alone: bool = False) -> list[dict[str, Any]]:
-    """Every condition that a release did not meet, as plain values; of all columns of a chain, or
-    with ``alone`` of the last one only.
-
-    One entry each: ``condition``, ``severity``, ``fit``, and name, where, value, limit and
-    advice of the :class:`Check`. A value that is not finite is None.
-    """
-    found: list[tuple[str, Check]] = []
-    steps = (release,) if alone else release.steps
-    for number, step in enumerate(steps, 1):
-        of = "" if len(steps) == 1 else f"step {number}, "
-        found += [
-            (of + fit.kind, check)
-            for fit in step.fits.values()
-            for check in (*fit.verdict.failures, *fit.verdict.warnings)
-        ]
-        last = few_draws(step.copies, step.fit.worst_ess)
-        if last.severity != "ok":
-            found.append((of + step.fit.kind, last))
-        if step.seed_bits < GUESSABLE_BITS:
-            found.append((of + step.fit.kind, short_seed(step.seed_bits)))
-    entries = []
-    for name, check in found:
-        entry = asdict(check) | {"fit": name}
-        entry["value"] = check.value if np.isfinite(check.value) else None
-        entries.append(entry)
-    return entries

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError
 from dsstan.covariance.correlation import dissimilarity
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, alpha_from_gamma, neighbour_distances
 
 Floats = NDArray[np.float64]

@@ -6,35 +6,31 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import root_seed, stan_seed
 from dsstan.covariance.approximations import EXACT, Covariance, choose_covariance
-from dsstan.covariance.fit_surface import fit_surface
+from dsstan.covariance.base import SpatialModel
+from dsstan.covariance.protection import informs
 from dsstan.covariance.vecchia.spread import check_spread, kept_seed
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
-from dsstan.models.arguments import PROTECTIONS, check_arguments, check_cov_model, check_cut
+from dsstan.models.arguments import check_arguments, check_cov_model, check_cut
 from dsstan.models.conditions import at_window, most_flagged
-from dsstan.models.priors import Priors, ResolvedPriors
+from dsstan.models.fit_surface import fit_surface
+from dsstan.models.priors import Priors
+from dsstan.models.result import Fit
 from dsstan.models.stan_data import initial_values, natural_data
-from dsstan.models.verdict import Verdict, diagnose, ess, protection_notes, rhat
+from dsstan.models.verdict import diagnose, protection_notes
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 
-if TYPE_CHECKING:
-    from dsstan.covariance.latent import Parameters
-    from dsstan.models.predictive import Predictive
-
-__all__ = ["NATURAL_LIMIT", "PROTECTIONS", "Fit", "fit"]
+__all__ = ["NATURAL_LIMIT", "Fit", "fit"]
 
 Floats = NDArray[np.float64]
 
@@ -45,198 +41,6 @@ NATURAL_LIMIT = {"unrestricted": 300, "restricted": 800}
 
 Beyond, LAPACK's surface and ``surface.stan`` give the same posterior sooner.
 """
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """A posterior, with everything that made it.
-
-    Attributes
-    ----------
-    problem
-        The prepared table.
-    kind
-        ``"unrestricted"`` or ``"restricted"``.
-    protection
-        ``"none"`` for the unrestricted fit, else ``"paper"``, ``"preserving"``
-        or ``"cut"``.
-    weights, gamma
-        Risk weights and the global risk parameter; None and 0 if unrestricted.
-    A
-        Diagonal of A, shape (N,).
-    draws
-        ``beta`` (chains, samples, P); ``sigma_sq``, ``tau_sq`` and ``phi``
-        (chains, samples), phi constant where it was held.
-    phi_held
-        The decay where it was held, else None.
-    priors, prior_settings
-        Every prior setting as a number, and as it was asked for.
-    engine, program
-        What ran, with versions, and the program with its fingerprint.
-    seed
-        Root of the fit's random streams. Confidential.
-    surface_error, nodes
-        Largest error of the interpolated log density, and the nodes (G, H).
-    verdict
-        Whether the fit may reach synthesis, and why.
-    seconds
-        Wall time.
-    start
-        The unrestricted fit that this one started from, at once or through
-        another restricted fit; None if there is none.
-    notes
-        What the user should know beside the verdict.
-    cov_model
-        Correlation function of w, one of :data:`dsstan.covariance.correlation.CORRELATIONS`.
-    covariance
-        The exact covariance, or the approximation that stands for it.
-    """
-
-    problem: Problem = field(repr=False)
-    kind: str
-    protection: str
-    weights: Weights | None
-    gamma: float
-    A: Floats = field(repr=False)
-    draws: Mapping[str, Floats] = field(repr=False)
-    phi_held: float | None
-    priors: ResolvedPriors = field(repr=False)
-    prior_settings: Priors = field(repr=False)
-    engine: str
-    engine_version: str
-    program: str
-    fingerprint: str = field(repr=False)
-    seed: int = field(repr=False)
-    settings: SamplerSettings = field(repr=False)
-    surface_error: float
-    nodes: tuple[int, int]
-    verdict: Verdict = field(repr=False)
-    seconds: float
-    start: Fit | None = field(repr=False, default=None)
-    notes: tuple[str, ...] = ()
-    cov_model: str = "exponential"
-    covariance: Covariance = EXACT
-
-    outcome: ClassVar[str] = "Gaussian"
-    """Law of the response given the spatial effect, as the metadata name it."""
-
-    smoothing_moves: ClassVar[bool] = False
-    """Whether A changes from draw to draw; :meth:`at` then gives the fit with A of a draw."""
-
-    @property
-    def flagged(self) -> NDArray[np.bool_]:
-        """Flagged records, shape (N,); none in an unrestricted fit."""
-        if self.weights is None:
-            return np.zeros(self.problem.n_records, dtype=bool)
-        return self.weights.flagged
-
-    @property
-    def informing(self) -> NDArray[np.intp]:
-        """Positions of the records that inform the fit.
-
-        They are those with a response; under ``cut`` the unflagged of them.
-        """
-        return _informing(self.A, self.protection, self.problem)
-
-    @property
-    def n_draws(self) -> int:
-        """S, the number of posterior draws over all chains."""
-        chains, samples = self.shape
-        return chains * samples
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Chains and draws of each."""
-        chains, samples = self.draws["beta"].shape[:2]
-        return int(chains), int(samples)
-
-    @property
-    def model_settings(self) -> dict[str, Any]:
-        """What sets the model apart beyond the fields of every fit, for ``settings.json``."""
-        return {}
-
-    @property
-    def public_note(self) -> str:
-        """What the public README must say of this model beyond the common text."""
-        return ""
-
-    @property
-    def other_columns(self) -> tuple[str, ...]:
-        """Columns beside the formula's that copies are drawn with, as an offset or groups."""
-        return ()
-
-    def at(self, p: Parameters) -> Fit:
-        """The fit whose A is that of one draw; this one, where A does not change."""
-        return self
-
-    def predictive(self, effect: str = "auto") -> Predictive:
-        """How a copy is drawn from this fit; see :func:`dsstan.synthesise` for the effects."""
-        from dsstan.models.predictive import Predictive
-
-        return Predictive(self, effect)
-
-    @property
-    def scalars(self) -> dict[str, Floats]:
-        """Scalar parameters by name, each of shape (chains, samples)."""
-        beta = self.draws["beta"]
-        named = {f"beta_{j}": beta[:, :, j] for j in range(beta.shape[2])}
-        return {**named, **{k: self.draws[k] for k in ("sigma_sq", "tau_sq", "phi")}}
-
-    @property
-    def scalar_terms(self) -> list[str]:
-        """What each of :attr:`scalars` is, in words."""
-        return [*self.problem.terms, "partial sill", "nugget", "decay"]
-
-    def summary(self) -> pd.DataFrame:
-        """Mean, sd, quantiles, effective sample sizes and R-hat, one row a parameter.
-
-        A held decay has sd 0 and no effective sample size or R-hat (NaN).
-        """
-        rows = {}
-        for name, d in self.scalars.items():
-            held = name == "phi" and self.phi_held is not None
-            q025, q50, q975 = np.quantile(d, [0.025, 0.5, 0.975])
-            rows[name] = {
-                "mean": float(np.mean(d)),
-                "sd": 0.0 if held else float(np.std(d, ddof=1)),
-                "q025": float(q025),
-                "q50": float(q50),
-                "q975": float(q975),
-                "ess_bulk": np.nan if held else ess(d, "bulk"),
-                "ess_tail": np.nan if held else ess(d, "tail"),
-                "rhat": np.nan if held else rhat(d),
-            }
-        table = pd.DataFrame(rows).T
-        table.insert(0, "term", self.scalar_terms)
-        return table
-
-    @property
-    def worst_ess(self) -> float:
-        """Smallest bulk effective sample size of a sampled parameter."""
-        return min(
-            ess(d) for name, d in self.scalars.items() if name != "phi" or self.phi_held is None
-        )
-
-    def to_arviz(self) -> Any:
-        """The posterior for ArviZ: an InferenceData before ArviZ 1, a DataTree from 1 on.
-
-        Groups ``posterior`` (beta with the terms as coordinate, sigma_sq, tau_sq, phi) and
-        ``observed_data`` (y on the modelled scale, by record). Confidential. The groups are
-        xarray datasets.
-
-        Raises
-        ------
-        InputError
-            If neither arviz nor arviz-base is installed.
-        """
-        from dsstan.release.exchange import to_arviz
-
-        return to_arviz(self)
-
-    def __str__(self) -> str:
-        text = self.summary().to_string(float_format=lambda v: f"{v:.4g}")
-        head = f"{self.kind} fit ({self.protection}), {self.engine}, verdict {self.verdict}"
-        return "\n".join([head, *(f"note: {note}" for note in self.notes), text])
 
 
 def fit(
@@ -349,7 +153,7 @@ def fit(
     cov_model = check_cov_model(cov_model, start)
     restricted = weights is not None
     used = protection if restricted else "none"
-    rows = _informing(A, used, problem)
+    rows = np.flatnonzero(informs(A, used) & problem.observed)
     y, X = problem.y[rows], problem.X[rows]
     if restricted and used == "cut":
         check_cut(X, len(rows), problem)
@@ -372,16 +176,19 @@ def fit(
         settings=(used, cov_model, reckoned, priors, held, nodes, settings),
     )
     runner = get_engine(engine)
+    model = SpatialModel(
+        problem=problem,
+        A=A,
+        protection=used,
+        cov_model=cov_model,
+        covariance=reckoned,
+        phi_held=held,
+    )
     with progress_bar(f"{label}: surface", progress) as advance:
         built = fit_surface(
-            reckoned,
-            problem,
-            rows,
-            A=A,
-            protection=used,
+            model,
             phi_bounds=phi_bounds,
             r_bounds=resolved.r_bounds,
-            cov_model=cov_model,
             nodes=nodes,
             seed=stan_seed(root),
             advance=advance,
@@ -482,12 +289,6 @@ def fit(
         cov_model=cov_model,
         covariance=reckoned,
     )
-
-
-def _informing(A: Floats, protection: str, problem: Problem) -> NDArray[np.intp]:
-    """Positions of the informing records."""
-    fitted = A == 1.0 if protection == "cut" else np.ones(A.size, dtype=bool)
-    return np.flatnonzero(fitted & problem.observed)
 
 
 def _natural(program: str, kind: str, held: float | None, restricted: bool, n: int) -> bool:

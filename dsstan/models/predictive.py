@@ -7,16 +7,16 @@ and ``synthesise`` knows nothing else of the model.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError
-
-if TYPE_CHECKING:
-    from dsstan.models.fit import Fit
-    from dsstan.table.problem import Problem
+from dsstan.covariance.protection import protection_of
+from dsstan.models.posterior import latent_model, parameters_at
+from dsstan.models.result import Fit
+from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]
 
@@ -55,8 +55,6 @@ class Predictive:
 
     def prepare(self) -> None:
         """What all copies share."""
-        from dsstan.covariance.latent import latent_model
-
         self.model = latent_model(self.fit)
 
     def with_design(self, X: Floats) -> Self:
@@ -85,8 +83,6 @@ class Predictive:
         rng
             The copy's own stream. Called from threads: nothing of ``self`` may change.
         """
-        from dsstan.covariance.latent import parameters_at
-
         problem = self.fit.problem
         p = parameters_at(self.fit, chain, iteration)
         w = self.model.draw(p, rng)
@@ -106,19 +102,25 @@ def carried_effect(fit: Fit, effect: str = "auto") -> tuple[Floats, str]:
     """Factor on w in the copies, shape (N,), and the name of the effect carried."""
     # By the settings alone: the name is published, and must not tell whether anybody is flagged.
     partial = 0.0 < fit.gamma < np.inf or fit.smoothing_moves
+    protection = protection_of(fit.protection)
     if effect == "auto":
-        effect = "w*" if fit.protection == "paper" and partial else "w"
-    if effect == "w*" and fit.protection == "preserving" and partial:
+        effect = "w*" if protection.smoothed_copies and partial else "w"
+    if effect == "w*" and protection.variance_returns and partial:
         raise InputError(
             'effect="w*" belongs to protection "paper": under "preserving" it would leave out the '
             "variance that smoothing set apart"
         )
+    return carried_at(fit.A, fit.flagged, effect), effect
+
+
+def carried_at(A: Floats, flagged: NDArray[np.bool_], effect: str) -> Floats:
+    """Factor on w in the copies for a diagonal of A, shape (N,)."""
     if effect == "w":
-        return np.ones_like(fit.A), effect
+        return np.ones_like(A)
     if effect == "w*":
         # A fully smoothed record has w* = 0; it keeps its conditional-prior draw.
-        return np.where(fit.A == 0, 1.0, fit.A), effect
-    return np.where(fit.flagged, 0.0, 1.0), effect
+        return np.where(A == 0, 1.0, A)
+    return np.where(flagged, 0.0, 1.0)
 
 
 def published(problem: Problem, values: Floats) -> Floats:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,11 @@ from scipy.spatial import cKDTree
 
 from dsstan.covariance.correlation import correlation_distance
 from dsstan.covariance.likelihood_surface import TOLERANCE
+from dsstan.covariance.protection import protection_of
 from dsstan.models.conditions import Check, at_bounds, several_modes
-
-if TYPE_CHECKING:
-    from dsstan.models.weights import Weights
-    from dsstan.table.problem import Problem
+from dsstan.models.diagnostics import ess, rhat
+from dsstan.models.weights import Weights
+from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]
 
@@ -53,27 +52,6 @@ class Verdict:
     def __str__(self) -> str:
         head = "passed" if self.passed else "failed"
         return "\n".join([head, *(str(c) for c in self.failures + self.warnings)])
-
-
-def rhat(draws: Floats) -> float:
-    """Rank-normalised split R-hat, the larger of bulk and tail (Vehtari et al. 2021).
-
-    Parameters
-    ----------
-    draws
-        Shape (chains, samples).
-    """
-    from arviz_stats.base import array_stats  # a second to import
-
-    return float(array_stats.rhat(draws, chain_axis=0, draw_axis=1, method="rank"))
-
-
-def ess(draws: Floats, kind: str = "bulk") -> float:
-    """Effective sample size, ``"bulk"`` or ``"tail"`` (Vehtari et al. 2021)."""
-    from arviz_stats.base import array_stats  # a second to import
-
-    tails = (0.05, 0.95) if kind == "tail" else None
-    return float(array_stats.ess(draws, chain_axis=0, draw_axis=1, method=kind, prob=tails))
 
 
 def diagnose(
@@ -237,7 +215,7 @@ def protection_notes(
             "no record is flagged, so the copies are protected no better than unrestricted "
             "ones: lower the distance or raise the correlation"
         )
-    if protection == "preserving" and flagged.size > 1:
+    if protection_of(protection).variance_returns and flagged.size > 1:
         tree = cKDTree(problem.sites[flagged])
         reach = correlation_distance(NEAR_CORRELATION, phi, cov_model)
         # Ordered pairs, each record with itself among them.
@@ -248,7 +226,7 @@ def protection_notes(
                 "under preserving each counts as independent, so together they pull on the "
                 "coefficients more than they should"
             )
-    if protection == "cut" and flagged.size:
+    if protection_of(protection).flagged_leave and flagged.size:
         seen = ["phi"] if phi_from_start else []
         seen += ["the flags"] if weights.rule != "own" else []
         if seen:

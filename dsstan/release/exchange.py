@@ -14,8 +14,8 @@ from dsstan.core.errors import InputError, ReleaseError
 from dsstan.core.workspace import write_private
 
 if TYPE_CHECKING:
-    from dsstan.copies.synthesis import Synthesis
-    from dsstan.models.fit import Fit
+    from dsstan.copies.result import Synthesis
+    from dsstan.models.result import Fit
 
 __all__ = ["draws_table", "to_arviz", "write_draws"]
 
@@ -96,7 +96,7 @@ def to_arviz(result: Fit | Synthesis) -> Any:
     InputError
         If neither arviz nor arviz-base is installed.
     """
-    from dsstan.copies.synthesis import Synthesis
+    from dsstan.copies.result import Synthesis
 
     from_dict, nested = _from_dict()
     copies = result if isinstance(result, Synthesis) else None

@@ -2,108 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dsstan._version import __version__
-from dsstan.core.errors import ReleaseError
-from dsstan.core.progress import progress_bar
+from dsstan.copies.published import held_columns, public_columns, synthetic
+from dsstan.copies.result import Synthesis
 from dsstan.covariance.correlation import correlation_words
 from dsstan.release.metadata import FORMAT
-from dsstan.release.order_leaks import gives_away, nearly_sorted, numbers_of
-
-if TYPE_CHECKING:
-    from dsstan.copies.synthesis import Synthesis
-    from dsstan.table.problem import Problem
-
-
-def check_public(release: Synthesis) -> None:
-    """Refuse a table whose other columns give the response away.
-
-    Raises
-    ------
-    ReleaseError
-        If a column that would be published, the index or the rows themselves put the records
-        in the order of the response, or its reverse, or nearly so.
-    """
-    for step in release.steps:
-        check_order(step.problem)
-    problem, made = release.problem, synthetic(release)
-    others = [name for name in public_columns(release) if name not in made]
-    with progress_bar(
-        "writing: other columns", None if problem.by_row_groups else False
-    ) as advance:
-        for number, name in enumerate(others, 1):
-            column = numbers_of(problem.pieces(name), problem.n_records)
-            advance(number / len(others))
-            for step in () if column is None else release.steps:
-                response = step.problem.response
-                if gives_away(pd.Series(column), step.problem.table[response]):
-                    raise ReleaseError(
-                        f"column {name!r} puts the records in the order of the response "
-                        f"{response!r}, or nearly so, and would be published as it is: leave it "
-                        "out of the table before prepare()"
-                    )
-
-
-def check_rows(values: NDArray[np.float64], response: str) -> None:
-    """Refuse values of the response that rise or fall from row to row, or nearly so.
-
-    Raises
-    ------
-    ReleaseError
-        If they do.
-    """
-    if nearly_sorted(values):
-        raise ReleaseError(
-            f"the rows are in the order of the response {response!r}, or nearly so, and "
-            "copies keep the order of the rows: shuffle them first, with table.sample(frac=1)"
-        )
-
-
-def check_order(problem: Problem) -> None:
-    """Refuse a table whose order of rows, or index, gives the response away.
-
-    Copies keep both, so a table sorted by the response would publish who has the most.
-
-    Raises
-    ------
-    ReleaseError
-        If the response rises or falls from the first row to the last, or does so but for a
-        few rows (:func:`dsstan.release.order_leaks.nearly_sorted`); or if a level of the index puts
-        the records in the order of the response.
-    """
-    response = problem.table[problem.response]
-    check_rows(problem.original()[problem.observed], problem.response)
-    index = problem.table.index
-    for level in range(index.nlevels):
-        labels = pd.Series(index.get_level_values(level), index=index)
-        if gives_away(labels, response):
-            raise ReleaseError(
-                f"the index is in the order of the response {problem.response!r}, or nearly so, "
-                "and would be published: use table.reset_index(drop=True) first"
-            )
-
-
-def public_columns(release: Synthesis) -> list[str]:
-    """Columns of the copies: all of the table's but those that hold weights."""
-    all_weights = [step.fit.weights for step in release.steps]
-    withheld = {weights.column for weights in all_weights if weights is not None}
-    return [name for name in release.problem.columns if name not in withheld]
-
-
-def synthetic(release: Synthesis) -> list[str]:
-    """The synthetic columns, in the order in which they were drawn."""
-    return [step.problem.response for step in release.steps]
-
-
-def held_columns(release: Synthesis) -> list[str]:
-    """Columns of the copies that are in memory: all, but where the table is read by row groups."""
-    there = release.problem.table.columns
-    return [name for name in public_columns(release) if name in there]
 
 
 def public_table(release: Synthesis, copy: int) -> pd.DataFrame:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dsstan._version import __version__
 
 if TYPE_CHECKING:
-    from dsstan.copies.synthesis import Synthesis
-    from dsstan.models.fit import Fit
+    from dsstan.copies.result import Synthesis
+    from dsstan.models.result import Fit
 
 
 def settings(release: Synthesis) -> dict[str, Any]:

@@ -18,33 +18,26 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from dsstan.analysis.utility import Utility, utility
-from dsstan.copies.chain import GivenSynthesis, joint_disclosure
+from dsstan.copies.chain import GivenSynthesis
+from dsstan.copies.published import check_public, held_columns, public_columns, synthetic
 from dsstan.core.errors import DisclosureError, InputError, ReleaseError
 from dsstan.core.workspace import private_folder
 from dsstan.covariance.approximations import PredictiveProcess
-from dsstan.models.conditions import conditions
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
+from dsstan.release.conditions import conditions
 from dsstan.release.exchange import draws_table
 from dsstan.release.parquet_copies import write_copies
-from dsstan.release.public import (
-    analyst_readme,
-    check_public,
-    held_columns,
-    metadata,
-    plain_index,
-    public_columns,
-    public_table,
-    synthetic,
-)
+from dsstan.release.public import analyst_readme, metadata, plain_index, public_table
 from dsstan.release.report import factsheet, write_report
 from dsstan.release.settings import finite, settings
 from dsstan.risk.assessment import Assessment, assess, check_floor
 from dsstan.risk.disclosure import Disclosure, disclosure
+from dsstan.risk.joint_disclosure import joint_disclosure
 from dsstan.table.cells import check_cells, quote, texts
 from dsstan.table.parquet import ParquetProblem
 
 if TYPE_CHECKING:
-    from dsstan.copies.synthesis import Synthesis
+    from dsstan.copies.result import Synthesis
 
 FORMATS = ("csv", "parquet")
 

@@ -19,9 +19,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError, is_number
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 from dsstan.risk.attacker import Attack, attack
 from dsstan.risk.disclosure import RELATIVE, Disclosure, disclosure, sides
 

@@ -18,133 +18,29 @@ Var((P y)_i) hardly changes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, solve_triangular
 from threadpoolctl import threadpool_limits
 
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
-from dsstan.covariance.approximations import is_approximated
-from dsstan.covariance.eigenbasis import BATCH, HeldBasis, Terms, applies
-from dsstan.covariance.latent import (
-    LatentModel,
-    Parameters,
-    latent_models,
-    parameters_at,
-    require_complete,
-    require_gaussian,
-    require_one_column,
-    spread_draws,
-)
-from dsstan.covariance.vecchia.exposure import left_out, local_draws, local_terms
-from dsstan.models.fit import Fit
+from dsstan.covariance.latent import require_gaussian
+from dsstan.covariance.vecchia.exposure import left_out
+from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import EFFECTS, carried_effect
-from dsstan.risk.leave_one_out import (
-    DRAWS,
-    MeanTerms,
-    averaged_draws,
-    covariance_factor,
-    unrestricted_terms,
-)
+from dsstan.models.result import Fit
+from dsstan.risk.leave_one_out import DRAWS, averaged_draws, mean_terms, unrestricted_terms
+from dsstan.table.problem import require_complete
 
 Floats = NDArray[np.float64]
 
-SLOW_DRAWS, LARGE_DRAWS, LARGE = 100, 20, 500
-"""Draws to average over where no eigenbasis serves, and beyond so many records."""
-
 MOST_COPIES = 10**9
 """Answer where no number of copies is too many."""
-
-
-@dataclass(frozen=True, eq=False)
-class CopyLaw:
-    """Law of one copy given y and one draw of the parameters' variances.
-
-    Attributes
-    ----------
-    H
-        dE[copy]/dy, shape (N, N); column i is what record i does to the copy.
-        Columns of records that left the fit (``cut``) are zero.
-    Vs
-        Covariance of the copy given y, shape (N, N), the coefficients'
-        uncertainty included.
-    score
-        (P y)_i with P of the fitted model, shape (N,): minus the derivative by y_i
-        of the log likelihood of the variances, zero for records that left the fit.
-    """
-
-    H: Floats
-    Vs: Floats
-    score: Floats
-
-
-def copy_law(model: LatentModel, p: Parameters, carried: Floats) -> CopyLaw:
-    """Mean map and covariance of a copy under flat priors of the coefficients.
-
-    Parameters
-    ----------
-    model
-        Of the fit the copies come from.
-    p
-        One draw; its coefficients are integrated out.
-    carried
-        Factor on w in the copies, shape (N,); see
-        :func:`dsstan.models.predictive.carried_effect`.
-    """
-    fit = model.fit
-    n = fit.problem.n_records
-    rows, a, X, Xr = model.rows, model.a_rows, fit.problem.X, model.X
-    R, _, M = model._parts(p.phi)
-    factor = covariance_factor(M, p)
-    K = p.sigma_sq * R[np.ix_(model.site, model.site)]
-    KA = carried[:, None] * K[:, rows] * a
-    gain = cho_solve(factor, KA.T, check_finite=False).T  # c K A V^-1
-    VX = cho_solve(factor, Xr, check_finite=False)
-    G = np.linalg.inv(Xr.T @ VX)
-    B = G @ VX.T
-    J = X - gain @ Xr
-    H = np.zeros((n, n))
-    H[:, rows] = gain + J @ B
-    Vs = carried[:, None] * K * carried - gain @ KA.T + J @ G @ J.T
-    Vs[np.diag_indices_from(Vs)] += p.tau_sq
-    score = np.zeros(n)
-    residual = model.y - Xr @ (B @ model.y)
-    score[rows] = cho_solve(factor, residual, check_finite=False)
-    return CopyLaw(H, 0.5 * (Vs + Vs.T), score)
-
-
-class _Source:
-    """The terms of any draw of a fit, by the eigenbasis where it applies."""
-
-    def __init__(self, fit: Fit, effect: str) -> None:
-        self.fit, self.effect = fit, carried_effect(fit, effect)[1]
-        self.fast = HeldBasis(fit) if applies(fit, self.effect) else None
-        self.models = None if self.fast else latent_models(fit)
-
-    def terms(self, points: Sequence[Parameters]) -> Iterator[Terms]:
-        """Information, exposure and score of every record at each of some draws."""
-        if self.fast is not None:
-            for start in range(0, len(points), BATCH):
-                yield from self.fast.batch(points[start : start + BATCH])
-        else:
-            yield from map(self._densely, points)
-
-    def _densely(self, p: Parameters) -> Terms:
-        """The terms at one draw, in O(N^3)."""
-        assert self.models is not None
-        model = self.models(p)
-        assert isinstance(model, LatentModel)
-        carried, _ = carried_effect(self.fit.at(p), self.effect)
-        law = copy_law(model, p, carried)
-        root = np.linalg.cholesky(law.Vs)
-        z = solve_triangular(root, law.H, lower=True, check_finite=False)
-        return Terms(np.einsum("ij,ij->j", z, z), np.diag(law.H).copy(), law.score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,20 +221,17 @@ def attack(
     """
     begin = time.perf_counter()
     fit, free, planned, effect = planned_release(release, against, copies, effect)
-    carried = carried_effect(fit, effect)[1]
-    unrestricted = fit.kind == "unrestricted" and carried == "w"
-    if draws is None and is_approximated(fit.covariance):
-        draws = local_draws(fit)
-    elif draws is None:
-        slow = LARGE_DRAWS if fit.problem.n_records > LARGE else SLOW_DRAWS
-        draws = DRAWS if unrestricted or applies(fit, carried) else slow
+    carried, carries = carried_effect(fit, effect)
+    unrestricted = fit.kind == "unrestricted" and carries == "w"
+    if draws is None:
+        draws = min(fit.covariance.draws_by_default(fit, carried), fit.n_draws)
     picks = averaged_draws(fit, draws)
     with (
         threadpool_limits(limits=1, user_api="blas"),
         progress_bar("attack", progress) as advance,
     ):
         alone = unrestricted_terms(free, DRAWS)  # one benchmark, whatever the copies need
-        own = unrestricted_terms(fit, draws) if unrestricted else _averaged(fit, effect, picks)
+        own = unrestricted_terms(fit, draws) if unrestricted else mean_terms(fit, picks, carries)
         advance(1.0)
     with np.errstate(divide="ignore"):
         leave_one_out = 1.0 / np.sqrt(alone.precision)
@@ -360,7 +253,7 @@ def attack(
 
 def _left_out(fit: Fit, free: Fit, effect: str, copies: int) -> float | None:
     """What the surroundings leave out, at one draw; None under the exact covariance."""
-    if not is_approximated(fit.covariance):
+    if not fit.covariance.approximate:
         return None
     places = [spread_draws(one, 2)[0] for one in (fit, free)]
     own, unrestricted = (
@@ -374,16 +267,6 @@ def _effective(fit: Fit, draws: int) -> float:
     """Draws that count as independent, at least 2."""
     size = fit.worst_ess
     return float(max(2.0, min(draws, size))) if np.isfinite(size) else 2.0
-
-
-def _averaged(fit: Fit, effect: str, picks: NDArray[np.intp]) -> MeanTerms:
-    """The terms of one fit over its draws."""
-    points = [parameters_at(fit, int(chain), int(iteration)) for chain, iteration in picks]
-    nothing = np.full(fit.problem.n_records, np.nan)
-    if is_approximated(fit.covariance):
-        carried = carried_effect(fit, effect)[0]
-        return MeanTerms.over(nothing, [one.terms for one in local_terms(fit, points, carried)])
-    return MeanTerms.over(nothing, list(_Source(fit, effect).terms(points)))
 
 
 def planned_release(

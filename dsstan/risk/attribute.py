@@ -28,24 +28,22 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr
 from threadpoolctl import threadpool_limits
 
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
+from dsstan.core.chebyshev import chebyshev_map, chebyshev_nodes, chebyshev_polynomials
+from dsstan.core.chebyshev import log_position as position
+from dsstan.core.chebyshev import log_position_inv as position_inv
 from dsstan.core.errors import InputError, describe_rows
 from dsstan.core.progress import progress_bar
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.copy_law import copy_law, projected_precision, projection
 from dsstan.covariance.eigenbasis import alone
-from dsstan.covariance.latent import LatentModel, Parameters, parameters_at, spread_draws
-from dsstan.covariance.likelihood_surface import (
-    chebyshev_map,
-    chebyshev_nodes,
-    chebyshev_polynomials,
-)
-from dsstan.covariance.likelihood_surface import log_position as position
-from dsstan.covariance.likelihood_surface import log_position_inv as position_inv
-from dsstan.models.fit import Fit
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
-from dsstan.risk.attacker import copy_law, planned_release
+from dsstan.models.result import Fit
+from dsstan.risk.attacker import planned_release
 from dsstan.risk.disclosure import RELATIVE
 from dsstan.risk.identification import record_positions, tolerances
-from dsstan.risk.leave_one_out import projected_precision, projection
 from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]

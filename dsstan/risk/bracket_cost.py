@@ -12,14 +12,15 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.copies.result import Synthesis
+from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import InputError, is_number
 from dsstan.core.seeds import COMPARISON, seed_of, stream
 from dsstan.covariance.correlation import correlation
-from dsstan.covariance.latent import parameters_at, spread_draws
 from dsstan.models.brackets.fit import BracketedFit
 from dsstan.models.brackets.truncation import truncated_sd
-from dsstan.models.fit import Fit
+from dsstan.models.posterior import parameters_at, spread_draws
+from dsstan.models.result import Fit
 from dsstan.risk.disclosure import RELATIVE, within
 
 __all__ = ["bracket_cost", "sd_left"]

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError, is_number
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 
 Floats = NDArray[np.float64]
 

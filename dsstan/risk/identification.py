@@ -17,10 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.errors import InputError
-from dsstan.covariance.latent import require_one_column
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 from dsstan.risk.disclosure import RELATIVE, sides
 from dsstan.table.problem import Problem
 

@@ -8,7 +8,7 @@ normal, so no simulation is needed: the posterior precision of all y at once is
     Lambda = P + sum_l H' Vs^-1 H
 
 with P of the unrestricted model under a flat prior of the coefficients, and H
-and Vs of :func:`dsstan.risk.attacker.copy_law`. To know a record is to strike its row
+and Vs of :func:`dsstan.covariance.copy_law.copy_law`. To know a record is to strike its row
 and column, so with U the records he does not know the variance of y_i is
 (Lambda_UU^-1)_ii. With U = {i} this is the stronger attacker. Records at one
 site hide behind one another: copies carry one w for all, so no number of copies
@@ -28,14 +28,16 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
-from dsstan.covariance.latent import LatentModel, parameters_at
-from dsstan.models.fit import Fit
+from dsstan.covariance.copy_law import copy_law, projection
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import carried_effect
-from dsstan.risk.attacker import copy_law, planned_release
-from dsstan.risk.leave_one_out import averaged_draws, projection
+from dsstan.models.result import Fit
+from dsstan.risk.attacker import planned_release
+from dsstan.risk.leave_one_out import averaged_draws
 from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]

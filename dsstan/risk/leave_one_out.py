@@ -13,36 +13,21 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from dsstan.core.errors import InputError
-from dsstan.covariance.approximations import is_approximated
-from dsstan.covariance.eigenbasis import FreeSurface, HeldBasis, Terms, alone
-from dsstan.covariance.latent import (
-    LatentModel,
-    Parameters,
-    parameters_at,
-    require_complete,
-    require_gaussian,
-    spread_draws,
-)
-from dsstan.covariance.vecchia.exposure import local_draws, local_terms
-from dsstan.models.fit import Fit
+from dsstan.covariance.base import Terms
+from dsstan.covariance.eigenbasis import alone
+from dsstan.covariance.latent import require_gaussian
+from dsstan.models.posterior import parameters_at, spread_draws
+from dsstan.models.predictive import carried_at
+from dsstan.models.result import Fit
+from dsstan.table.problem import require_complete
 
 Floats = NDArray[np.float64]
 
 DRAWS = 400
 """Posterior draws to average over in an eigenbasis, unless told otherwise."""
-
-TOLERANCE = 1e-5
-"""Largest error of an interpolated term, by the size of its kind (P_ii: by itself)."""
-
-FEW_DRAWS = 8
-"""Up to as many draws the terms are computed at each, not interpolated."""
-
-NODES = ((5, 8), (8, 16), (12, 24), (18, 36), (27, 54))
-"""Numbers of nodes (G, H) tried until the tolerance is met."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +101,12 @@ def unrestricted_terms(fit: Fit, draws: int = DRAWS) -> MeanTerms:
         raise InputError("the leave-one-out benchmark comes from the unrestricted fit")
     require_gaussian(fit)
     require_complete(fit.problem)
-    if is_approximated(fit.covariance):
-        draws = min(draws, local_draws(fit))
+    draws = min(draws, fit.covariance.draws_by_default(fit, np.ones(fit.problem.n_records)))
     picks = averaged_draws(fit, draws)
     known = _KNOWN.setdefault(fit, {})
     if len(picks) not in known:
         with threadpool_limits(limits=1, user_api="blas"):
-            known[len(picks)] = _averaged(fit, picks)
+            known[len(picks)] = mean_terms(fit, picks)
     return known[len(picks)]
 
 
@@ -149,63 +133,21 @@ def leave_one_out_precision(fit: Fit, *, draws: int = DRAWS) -> Floats:
     return unrestricted_terms(fit, draws).precision
 
 
-def _averaged(fit: Fit, picks: NDArray[np.intp]) -> MeanTerms:
-    """Means and variances over these draws."""
-    chosen = [parameters_at(fit, int(c), int(i)) for c, i in picks]
-    if is_approximated(fit.covariance):
-        own = local_terms(fit, chosen, np.ones(fit.problem.n_records))
-        precision = np.mean([one.precision for one in own], axis=0)
+def mean_terms(fit: Fit, picks: NDArray[np.intp], effect: str = "w") -> MeanTerms:
+    """The terms of a fit over some of its draws; ``effect`` is the one that copies carry."""
+    points = [parameters_at(fit, int(chain), int(iteration)) for chain, iteration in picks]
+    if fit.smoothing_moves:
+        models = [fit.with_smoothing_at(p) for p in points]
+        terms = [
+            fit.covariance.attack_terms(one, [p], carried_at(one.A, fit.flagged, effect))[0]
+            for one, p in zip(models, points, strict=True)
+        ]
+    else:
+        carried = carried_at(fit.A, fit.flagged, effect)
+        terms = fit.covariance.attack_terms(fit, points, carried)
+    precision = np.full(fit.problem.n_records, np.nan)
+    found = [t.precision for t in terms if t.precision is not None]
+    if fit.kind == "unrestricted" and found:
+        precision = np.mean(found, axis=0)
         precision[alone(fit.problem.X)] = 0.0
-        return MeanTerms.over(precision, [one.terms for one in own])
-    source = _interpolant(fit, chosen) if len(chosen) > FEW_DRAWS else None
-    found = [_exactly(fit, p) if source is None else source.at(p) for p in chosen]
-    precision = np.mean([own for own, _ in found], axis=0)
-    return MeanTerms.over(precision, [terms for _, terms in found])
-
-
-def _exactly(fit: Fit, p: Parameters) -> tuple[Floats, Terms]:
-    """P_ii and the terms at one draw."""
-    basis = HeldBasis.unrestricted(fit.problem, p.phi, fit.cov_model)
-    precision = np.where(alone(fit.problem.X), 0.0, basis.precision(p))
-    return precision, basis.terms(p)
-
-
-def _interpolant(fit: Fit, chosen: list[Parameters]) -> FreeSurface | None:
-    """Terms as functions of (phi, r), good to the tolerance; None if no number of nodes is."""
-    middle = chosen[int(np.argsort([p.phi for p in chosen])[len(chosen) // 2])]
-    own, exact = _exactly(fit, middle)
-    for nodes in NODES:
-        surface = FreeSurface(fit.problem, chosen, nodes, fit.cov_model)
-        precision, terms = surface.at(middle)
-        there = own > 0
-        errors = [np.max(np.abs(precision[there] / own[there] - 1.0), initial=0.0)]
-        for mine, want, size in (
-            (terms.information, exact.information, np.max(exact.information)),
-            (terms.exposure, exact.exposure, 1.0),
-            (terms.score, exact.score, np.sqrt(np.max(own))),  # the score's own sd
-        ):
-            errors.append(np.max(np.abs(mine - want)) / size)
-        if max(errors) < TOLERANCE:
-            return surface
-    return None
-
-
-def projection(model: LatentModel, p: Parameters) -> Floats:
-    """P = V^-1 - V^-1 X (X' V^-1 X)^-1 X' V^-1 of the informing records, shape (n, n)."""
-    _, _, M = model._parts(p.phi)
-    inverse = cho_solve(covariance_factor(M, p), np.eye(len(M)), check_finite=False)
-    VX = inverse @ model.X
-    return np.asarray(inverse - VX @ np.linalg.solve(model.X.T @ VX, VX.T))
-
-
-def projected_precision(model: LatentModel, p: Parameters) -> Floats:
-    """Diagonal of P, shape (n,); exactly 0 where a record has a coefficient of its own."""
-    return np.asarray(np.where(alone(model.X), 0.0, np.diag(projection(model, p))))
-
-
-def covariance_factor(M: Floats, p: Parameters) -> tuple[Floats, bool]:
-    """Cholesky factor of V = sigma_sq M + tau_sq I, for ``cho_solve``."""
-    V = p.sigma_sq * M
-    V[np.diag_indices_from(V)] += p.tau_sq
-    factor, lower = cho_factor(V, lower=True, overwrite_a=True, check_finite=False)
-    return factor, lower
+    return MeanTerms.over(precision, terms)

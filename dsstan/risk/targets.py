@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError
-from dsstan.models.fit import PROTECTIONS, Fit, fit
+from dsstan.covariance.protection import PROTECTIONS
+from dsstan.models.fit import fit
+from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, neighbour_distances, smoothing
 from dsstan.risk.attacker import Attack, attack
 

@@ -451,3 +451,18 @@ def _check_frame(frame: pd.DataFrame) -> None:
             f"repeat in {describe_rows(frame.index.duplicated(keep=False))}. Use "
             "table.reset_index(drop=True) first."
         )
+
+
+def require_complete(problem: Problem) -> None:
+    """Refuse a problem whose response is missing in some records.
+
+    Raises
+    ------
+    InputError
+        If so: measures that hold a copy against each record's truth need one.
+    """
+    if problem.n_missing:
+        raise InputError(
+            f"this needs the response of every record and {problem.n_missing} have none: "
+            "disclosure() and utility() take those that have one"
+        )

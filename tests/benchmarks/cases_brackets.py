@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from dsstan.models.brackets.fit import BracketedFit, fit_bracketed
-from dsstan.models.fit import Fit
+from dsstan.models.result import Fit
 
 Floats = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
 
-from dsstan.models.fit import Fit
 from dsstan.models.groups.fit import fit_multivariate
+from dsstan.models.result import Fit
 from dsstan.table.problem import Problem, prepare
 
 SHARES = (0.3, 0.5, 0.2)

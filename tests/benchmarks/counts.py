@@ -26,7 +26,7 @@ from dsstan.models.counts.outcomes import OUTCOMES
 from dsstan.models.counts.priors import CountPriors
 from dsstan.models.counts.proposal import build_proposal
 from dsstan.models.counts.runs import Task
-from dsstan.models.verdict import ess
+from dsstan.models.diagnostics import ess
 
 
 def tell(label: str, fit: CountFit, cpu: float) -> None:

@@ -25,8 +25,8 @@ from cases_multivariate import simulate
 
 from dsstan.engines.base import jsonable
 from dsstan.engines.programs import Program
+from dsstan.models.diagnostics import ess
 from dsstan.models.priors import Priors
-from dsstan.models.verdict import ess
 
 PLAIN = """
 data {

@@ -24,8 +24,8 @@ import dsstan as ds
 from dsstan.covariance.likelihood_surface import build_surface
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
+from dsstan.models.diagnostics import ess
 from dsstan.models.stan_data import initial_values, natural_data
-from dsstan.models.verdict import ess
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "benchmarks.md"

@@ -16,7 +16,7 @@ from conftest import small_table
 from dsstan.cli import app as cli
 from dsstan.cli.exit_codes import EXIT_CODES, EXIT_INTERRUPTED
 from dsstan.core.errors import DsstanError, DsstanWarning, EngineError, InputError
-from dsstan.models.fit import PROTECTIONS
+from dsstan.covariance.protection import PROTECTIONS
 from dsstan.release.write import FORMATS
 
 PLANTED = "PLANTED 4321.123456789"

@@ -24,12 +24,14 @@ from dsstan.comparison.baselines import (
     suppress,
     top_code,
 )
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
-from dsstan.covariance.latent import LatentModel, parameters_at
+from dsstan.covariance.copy_law import projection
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.posterior import parameters_at
 from dsstan.models.weights import own_weights
 from dsstan.risk.attacker import attack
-from dsstan.risk.leave_one_out import leave_one_out_precision, projection
+from dsstan.risk.leave_one_out import leave_one_out_precision
 
 EXACT = 1e-10
 """The exact tier of the design: two ways to one sum differ by rounding only."""

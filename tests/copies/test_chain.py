@@ -16,7 +16,7 @@ from dsstan.analysis.pmse import pmse
 from dsstan.analysis.pooling import pool
 from dsstan.analysis.spatial_utility import compare_morans_i, spatial_regression
 from dsstan.cli.commands.steps import run_chain
-from dsstan.copies.chain import check_chain, joint_disclosure
+from dsstan.copies.chain import check_chain
 from dsstan.core.errors import InputError, TableError
 from dsstan.models.adaptive.fit import fit_adaptive
 from dsstan.models.brackets.fit import fit_bracketed
@@ -26,6 +26,7 @@ from dsstan.release.reading import read_release
 from dsstan.risk.attacker import attack
 from dsstan.risk.identification import identification
 from dsstan.risk.intruders import weak_attack
+from dsstan.risk.joint_disclosure import joint_disclosure
 from dsstan.table.formula import build_design, parse
 
 COORDS = ("east", "north")

@@ -16,7 +16,9 @@ from dsstan.analysis.pooling import pool
 from dsstan.analysis.utility import combine_nested, rows_by_imputation
 from dsstan.copies.imputation import complete
 from dsstan.core.errors import InputError, TableError
-from dsstan.covariance.latent import LatentModel, Parameters, parameters_at, spread_draws
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.reading import read_release
 from dsstan.risk.attacker import attack

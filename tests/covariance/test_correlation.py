@@ -16,6 +16,7 @@ from conftest import scalars, small_table
 from dsstan.analysis.spatial_surfaces import predicted_surface
 from dsstan.comparison.baselines import _effect, _whole
 from dsstan.core.errors import InputError
+from dsstan.covariance.copy_law import copy_law
 from dsstan.covariance.correlation import (
     CORRELATIONS,
     EFFECTIVE,
@@ -26,11 +27,12 @@ from dsstan.covariance.correlation import (
     dissimilarity,
 )
 from dsstan.covariance.eigenbasis import HeldBasis
-from dsstan.covariance.latent import LatentModel, grid, parameters_at
+from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.likelihood_surface import build_surface
 from dsstan.models.continuous_weights import continuous_weights
+from dsstan.models.effect_map import grid
+from dsstan.models.posterior import parameters_at
 from dsstan.models.weights import isolation_distance
-from dsstan.risk.attacker import copy_law
 from mc import QUANTILES, assert_same, estimates_of
 
 MATERN = ("matern32", "matern52")

@@ -7,14 +7,10 @@ import pytest
 
 import dsstan as ds
 from dsstan.core.errors import InputError
-from dsstan.covariance.latent import (
-    LatentModel,
-    Parameters,
-    correlation_factor,
-    grid,
-    latent_draws,
-    spread_draws,
-)
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.latent import LatentModel, correlation_factor
+from dsstan.models.effect_map import grid
+from dsstan.models.posterior import latent_draws, spread_draws
 from mc import z_limit
 
 P = Parameters(np.array([5.0, 0.7]), 1.6, 0.25, 4.0)

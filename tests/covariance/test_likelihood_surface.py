@@ -8,14 +8,16 @@ from scipy.linalg import block_diag
 from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal
 
-from dsstan.core.errors import SurfaceError
-from dsstan.covariance.likelihood_surface import (
-    build_surface,
+from dsstan.core.chebyshev import (
     chebyshev_map,
     chebyshev_nodes,
     chebyshev_polynomials,
     log_position,
     log_position_inv,
+)
+from dsstan.core.errors import SurfaceError
+from dsstan.covariance.likelihood_surface import (
+    build_surface,
     node_statistics,
     response_log_density,
     rotate,

@@ -18,7 +18,9 @@ import dsstan as ds
 import mc
 from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import EXACT, PredictiveProcess, Vecchia, choose_covariance
-from dsstan.covariance.latent import LatentModel, Parameters
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.copy_law import copy_law, projected_precision
+from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.likelihood_surface import (
     ExactStatistics,
     node_statistics,
@@ -36,8 +38,7 @@ from dsstan.covariance.window import narrowed_surface, profile
 from dsstan.models.conditions import at_window
 from dsstan.models.predictive import carried_effect
 from dsstan.release.report.records import pictured
-from dsstan.risk.attacker import Attack, attack, copy_law
-from dsstan.risk.leave_one_out import projected_precision
+from dsstan.risk.attacker import Attack, attack
 
 SETTINGS = [
     ("none", 0.0),

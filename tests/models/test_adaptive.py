@@ -15,16 +15,18 @@ from scipy.spatial.distance import cdist
 import dsstan as ds
 from conftest import scalars, small_table
 from dsstan.core.errors import InputError
-from dsstan.covariance.latent import LatentModel, latent_draws, parameters_at
+from dsstan.covariance.copy_law import copy_law
+from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.likelihood_surface import build_surface
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
 from dsstan.models.adaptive.fit import AdaptiveRule, fit_adaptive
 from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
+from dsstan.models.posterior import latent_draws, parameters_at
 from dsstan.models.predictive import carried_effect
 from dsstan.models.stan_data import natural_data
 from dsstan.models.weights import gamma_from_alpha, neighbour_distances
-from dsstan.risk.attacker import attack, copy_law
+from dsstan.risk.attacker import attack
 from dsstan.table.datasets import load_simulated
 from mc import Estimate, assert_same, assert_same_posterior, estimates_of, z_limit
 

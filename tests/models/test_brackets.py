@@ -17,11 +17,11 @@ from scipy.spatial.distance import cdist
 import dsstan as ds
 from conftest import small_table
 from dsstan.core.errors import DsstanWarning, InputError
-from dsstan.covariance.latent import parameters_at
 from dsstan.models.brackets.fit import BracketedFit, fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.brackets.truncation import truncated_normal, truncated_sd
-from dsstan.models.fit import Fit
+from dsstan.models.posterior import parameters_at
+from dsstan.models.result import Fit
 from dsstan.release.reading import read_release
 from dsstan.risk.bracket_cost import bracket_cost, sd_left
 from dsstan.table.rounding import Rounding

@@ -17,9 +17,9 @@ from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from conftest import leave_out
-from dsstan.covariance.latent import spread_draws
 from dsstan.models.counts.fit import CountFit, CountPriors, fit_counts
 from dsstan.models.counts.outcomes import OUTCOMES
+from dsstan.models.posterior import spread_draws
 from mc import assert_same_posterior, mean_of, quantile_of, sd_of, z_limit
 
 NIGHTLY = os.environ.get("DSSTAN_NIGHTLY") == "1"

@@ -23,8 +23,9 @@ from dsstan.models.groups.coregionalisation import (
     group_parameters_at,
 )
 from dsstan.models.groups.effect_map import surface_by_group
-from dsstan.models.groups.fit import MultivariateFit, fit_multivariate
+from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.groups.groups import MAX_GROUPS
+from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.weights import neighbour_distances
 from mc import Estimate, assert_same, assert_same_posterior, mean_of, quantile_of, sd_of, z_limit
 

@@ -11,7 +11,8 @@ from scipy import stats
 
 import dsstan as ds
 from dsstan.copies.synthesis import synthesise
-from dsstan.covariance.latent import LatentModel, parameters_at, spread_draws
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.posterior import parameters_at, spread_draws
 from mc import QUANTILES, assert_same, estimates_of, mean_of, sd_of
 
 CONVERGED = 1e-4

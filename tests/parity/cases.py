@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from dsstan.core.resources import stan_folder
-from dsstan.covariance.latent import Parameters
-from dsstan.models.fit import Fit
+from dsstan.covariance.base import Parameters
+from dsstan.models.result import Fit
 from dsstan.models.verdict import Verdict
 from dsstan.models.weights import Weights, smoothing
 from dsstan.table.problem import Problem, prepare

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from dsstan.covariance.latent import Parameters
+from dsstan.covariance.base import Parameters
 from dsstan.covariance.likelihood_surface import (
     DEFAULT_NODES,
     build_surface,

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.models.verdict import diagnose, ess, rhat
+from dsstan.models.diagnostics import ess, rhat
+from dsstan.models.verdict import diagnose
 
 from .cases import case, fit_with, inputs
 from .golden import Floats, Values

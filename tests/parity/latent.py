@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.covariance.latent import LatentModel, Parameters
-from dsstan.models.fit import Fit
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.latent import LatentModel
 from dsstan.models.predictive import carried_effect
+from dsstan.models.result import Fit
 
 from .cases import GAMMAS, PROTECTIONS, Case, case, restricted_fit
 from .golden import Floats, Values

@@ -14,7 +14,8 @@ import pandas as pd
 from dsstan.covariance.correlation import CORRELATIONS, correlation_code
 from dsstan.engines import EmbeddedEngine
 from dsstan.engines.programs import Program
-from dsstan.models.groups.fit import MultivariateFit, fit_multivariate
+from dsstan.models.groups.fit import fit_multivariate
+from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.priors import Priors
 from dsstan.models.weights import Weights, own_weights, smoothing
 from dsstan.table.problem import Problem, prepare

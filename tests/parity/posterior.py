@@ -13,10 +13,11 @@ import numpy as np
 from scipy import stats
 
 from dsstan.copies.synthesis import synthesise
-from dsstan.covariance.latent import latent_draws
-from dsstan.models.fit import Fit, fit
+from dsstan.models.fit import fit
+from dsstan.models.flags import flag_isolated
+from dsstan.models.posterior import latent_draws
 from dsstan.models.priors import Priors
-from dsstan.models.weights import flag_isolated
+from dsstan.models.result import Fit
 from dsstan.table.datasets import load_san_francisco, load_simulated
 from dsstan.table.problem import Problem, prepare
 from mc import FALSE_ALARM, QUANTILES, Estimate, mean_of, quantile_of, sd_of, z_limit

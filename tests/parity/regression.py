@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dsstan.analysis.utility import combine, ols, utility
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning
 from dsstan.models.priors import Priors
 

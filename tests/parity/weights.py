@@ -8,13 +8,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.models.weights import (
-    Weights,
-    alpha_from_gamma,
-    flag_isolated,
-    gamma_from_alpha,
-    isolation_distance,
-)
+from dsstan.models.flags import flag_isolated
+from dsstan.models.weights import Weights, alpha_from_gamma, gamma_from_alpha, isolation_distance
 
 from .cases import case, fit_with, inputs
 from .golden import Floats, Values

@@ -36,8 +36,8 @@ from dsstan.cli.app import synthesise as command
 from dsstan.cli.job import read_job
 from dsstan.core.errors import DsstanError
 from dsstan.engines import SamplerSettings
-from dsstan.models.fit import Fit
 from dsstan.models.priors import Priors
+from dsstan.models.result import Fit
 from dsstan.models.verdict import Verdict
 from dsstan.models.weights import smoothing
 from dsstan.release.metadata import check_metadata

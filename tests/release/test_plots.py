@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 import dsstan as ds
 from dsstan.analysis.utility import Utility, utility
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.release.pictures.maps import map_ticks
 from dsstan.release.pictures.plots import (

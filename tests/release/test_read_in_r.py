@@ -13,8 +13,8 @@ import pytest
 
 import dsstan as ds
 from conftest import ROOT, leave_out
-from dsstan.copies.synthesis import Synthesis
-from dsstan.models.fit import Fit
+from dsstan.copies.result import Synthesis
+from dsstan.models.result import Fit
 
 SAME = 1e-8
 """Both sides solve the same least squares in double precision, R from the text of the copies."""

@@ -13,16 +13,15 @@ from scipy.spatial.distance import cdist
 import dsstan as ds
 from conftest import small_table
 from dsstan.core.errors import InputError
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.copy_law import copy_law, projected_precision
 from dsstan.covariance.eigenbasis import FreeSurface, HeldBasis, applies
-from dsstan.covariance.latent import LatentModel, Parameters, parameters_at, spread_draws
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
 from dsstan.models.weights import own_weights, smoothing
-from dsstan.risk.attacker import Attack, attack, copy_law
-from dsstan.risk.leave_one_out import (
-    leave_one_out_precision,
-    projected_precision,
-    unrestricted_terms,
-)
+from dsstan.risk.attacker import Attack, attack
+from dsstan.risk.leave_one_out import leave_one_out_precision, unrestricted_terms
 from mc import FALSE_ALARM, z_limit
 
 P = Parameters(np.array([5.0, 0.7]), 1.6, 0.25, 4.0)

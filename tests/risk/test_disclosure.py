@@ -10,7 +10,7 @@ import pytest
 
 import dsstan as ds
 from conftest import small_table
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.models.weights import own_weights
 from dsstan.risk.disclosure import sides, within

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dsstan as ds
-from dsstan.copies.synthesis import Synthesis
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.models.weights import own_weights
 from dsstan.risk.identification import identification, match, merged, record_positions

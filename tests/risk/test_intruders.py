@@ -11,7 +11,8 @@ from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from dsstan.core.errors import InputError
-from dsstan.covariance.latent import LatentModel, Parameters
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.latent import LatentModel
 from dsstan.models.predictive import carried_effect
 from dsstan.models.weights import own_weights, smoothing
 from dsstan.risk.attacker import attack

@@ -8,7 +8,8 @@ from scipy import special, stats
 
 import dsstan as ds
 from conftest import scalars
-from dsstan.covariance.latent import LatentModel, Parameters
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.likelihood_surface import build_surface
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import PROGRAMS, REFERENCE_PROGRAMS, Program

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import dsstan as ds
-from dsstan.copies.synthesis import Synthesis, find_digits
+from dsstan.copies.draw import find_digits
+from dsstan.copies.published import check_public
+from dsstan.copies.result import Synthesis
 from dsstan.core.errors import CoordinateError, FormulaError, InputError, ReleaseError, TableError
 from dsstan.release import parquet_copies as copies_module
-from dsstan.release.public import check_public
 from dsstan.release.reading import read_release
 from dsstan.release.write import _write_public, write_release
 from dsstan.table import parquet_source as source_module

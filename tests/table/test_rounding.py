@@ -12,7 +12,8 @@ from scipy.stats import norm
 import dsstan as ds
 from conftest import small_table
 from dsstan.core.errors import InputError
-from dsstan.covariance.latent import LatentModel, parameters_at
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.posterior import parameters_at
 from dsstan.table.rounding import FEWEST, Rounding, find_rounding
 from mc import z_limit
 

@@ -38,7 +38,7 @@ from dsstan.comparison.frontier import Frontier, compare
 from dsstan.core.errors import InputError
 from dsstan.core.progress import phase
 from dsstan.core.workspace import write_private
-from dsstan.models.fit import PROTECTIONS
+from dsstan.covariance.protection import PROTECTIONS
 from dsstan.models.priors import Priors
 from dsstan.release.pictures.plots import plot_frontier, save
 from dsstan.release.reading import needed_columns, read_table

@@ -46,15 +46,16 @@ from dsstan.cli.phases import phases
 from dsstan.cli.session import SESSION
 from dsstan.copies.chain import check_chain, check_columns
 from dsstan.copies.protect import check_choices, stage_seeds
+from dsstan.copies.result import Synthesis
 from dsstan.copies.step_models import check_model, check_step, fit_step, other_columns
-from dsstan.copies.synthesis import Synthesis, synthesise
+from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import ConvergenceError, InputError
 from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed, seed_bits
-from dsstan.release.public import check_order
 from dsstan.release.reading import needed_columns, read_table
 from dsstan.release.write import FORMATS, check_target, write_release
 from dsstan.table.cells import check_cells
+from dsstan.table.order_leaks import check_order
 from dsstan.table.problem import Problem, prepare
 
 __all__ = ["OF_A_STEP", "chain_job", "chain_step", "chain_workdir", "run_chain"]

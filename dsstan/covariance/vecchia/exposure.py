@@ -18,25 +18,18 @@ with more of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from dsstan.core.errors import InputError
-from dsstan.covariance.approximations import PredictiveProcess, Vecchia
+from dsstan.covariance.base import Parameters, SpatialModel, Terms
 from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.eigenbasis import Terms
-from dsstan.covariance.latent import Parameters
-from dsstan.covariance.likelihood_surface import removed_variance
+from dsstan.covariance.protection import removed_variance
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
-if TYPE_CHECKING:
-    from dsstan.models.fit import Fit
-
-__all__ = ["SURROUNDINGS", "LocalTerms", "left_out", "local_draws", "local_terms"]
+__all__ = ["SURROUNDINGS", "left_out", "local_draws", "local_terms"]
 
 Floats = NDArray[np.float64]
 
@@ -53,45 +46,29 @@ MORE = 3
 """How many times more."""
 
 
-@dataclass(frozen=True, eq=False)
-class LocalTerms:
-    """Terms of records at one draw.
-
-    Attributes
-    ----------
-    terms
-        Information, exposure and score; see ``dsstan.covariance.eigenbasis.Terms``.
-    precision
-        P_ii of the fitted model, 0 for records that do not inform it.
-    """
-
-    terms: Terms
-    precision: Floats = field(repr=False)
-
-
-def local_draws(fit: Fit) -> int:
-    """Posterior draws that the terms are averaged over, where nothing else is asked for."""
-    return min(fit.n_draws, FEW_DRAWS if fit.problem.n_records > MANY_RECORDS else LOCAL_DRAWS)
+def local_draws(n: int) -> int:
+    """Posterior draws that the terms of n records are averaged over, unless told otherwise."""
+    return FEW_DRAWS if n > MANY_RECORDS else LOCAL_DRAWS
 
 
 def left_out(
-    fit: Fit,
+    model: SpatialModel,
     p: Parameters,
     carried: Floats,
     copies: int,
-    free: Fit,
+    free: SpatialModel,
     unrestricted: Parameters,
 ) -> float:
     """How much larger the sd is for want of surroundings, by itself; 0 if it is smaller.
 
     Parameters
     ----------
-    fit, p, carried
+    model, p, carried
         As :func:`local_terms` takes them, of one draw.
     copies
         L.
     free, unrestricted
-        The unrestricted fit of the leave-one-out precision, and one draw of it.
+        The unrestricted model of the leave-one-out precision, and one draw of it.
 
     Returns
     -------
@@ -102,75 +79,68 @@ def left_out(
     """
     rng = np.random.default_rng(0)
     some, counts = [], []
-    for group in (np.flatnonzero(fit.flagged), np.flatnonzero(~fit.flagged)):
+    for group in (np.flatnonzero(model.A != 1.0), np.flatnonzero(model.A == 1.0)):
         chosen = rng.permutation(group)[: CHECKED // 2]
         some.append(chosen)
         counts.append(np.full(chosen.size, group.size / max(1, chosen.size)))
-    who, stands_for = np.concatenate(some), np.concatenate(counts)
-    ones = np.ones(fit.problem.n_records)
+    who, sample_weight = np.concatenate(some), np.concatenate(counts)
+    ones = np.ones(model.problem.n_records)
     sds = []
     for count in (SURROUNDINGS, MORE * SURROUNDINGS):
-        more: dict[str, Any] = {"surroundings": count, "records": who, "stands_for": stands_for}
-        found = local_terms(fit, [p], carried, **more)[0]
+        more: dict[str, Any] = {
+            "surroundings": count,
+            "records": who,
+            "sample_weight": sample_weight,
+        }
+        found = local_terms(model, [p], carried, **more)[0]
         alone = local_terms(free, [unrestricted], ones, **more)[0].precision
-        sds.append(1.0 / np.sqrt(alone + copies * found.terms.information))
+        assert alone is not None
+        sds.append(1.0 / np.sqrt(alone + copies * found.information))
     return float(np.max(sds[0] / sds[1] - 1.0, initial=0.0))
 
 
 def local_terms(
-    fit: Fit,
+    model: SpatialModel,
     points: Sequence[Parameters],
     carried: Floats,
+    neighbours: int = 15,
+    ordering: str = "maxmin",
     *,
     surroundings: int = SURROUNDINGS,
     records: NDArray[np.intp] | None = None,
-    stands_for: Floats | None = None,
-) -> list[LocalTerms]:
+    sample_weight: Floats | None = None,
+) -> list[Terms]:
     """Terms of records at each of some draws, from the records around them.
 
     Parameters
     ----------
-    fit
+    model
         Of a Gaussian response.
     points
         Draws; their coefficients are integrated out under flat priors.
     carried
         Factor on w in the copies, shape (N,).
+    neighbours, ordering
+        As :class:`dsstan.covariance.vecchia.approximation.Vecchia` has them.
     surroundings
         Number of records, the record itself among them.
     records
         Positions; by default all.
-    stands_for
+    sample_weight
         Of a sample, how many records of the table each stands for, in the sum over all records.
 
     Returns
     -------
-    list of LocalTerms
-        One a draw, arrays of one value a record.
-
-    Raises
-    ------
-    InputError
-        If the fit is of a predictive process.
+    list of Terms
+        One a draw, arrays of one value a record; ``precision`` is P_ii of the fitted model, 0 for
+        records that do not inform it.
     """
-    if isinstance(fit.covariance, PredictiveProcess):
-        raise InputError(
-            "what an intruder learns of each record is not reckoned under the predictive process: "
-            "disclosure() measures its copies; the covariances exact and vecchia have an attacker"
-        )
-    problem = fit.problem
+    problem = model.problem
     who = np.arange(problem.n_records) if records is None else records
     near = _around(problem.sites, who, min(surroundings, problem.n_records))
-    source = VecchiaStatistics.of(
-        problem,
-        fit.informing,
-        a_diag=fit.A[fit.informing],
-        protection=fit.protection,
-        cov_model=fit.cov_model,
-        **vars(fit.covariance if isinstance(fit.covariance, Vecchia) else Vecchia()),
-    )
-    each = np.ones(len(who)) if stands_for is None else stands_for
-    return [_at_draw(fit, p, carried, near, source, each) for p in points]
+    source = VecchiaStatistics.of_model(model, neighbours, ordering)
+    each = np.ones(len(who)) if sample_weight is None else sample_weight
+    return [_at_draw(model, p, carried, near, source, each) for p in points]
 
 
 def _around(sites: Floats, who: NDArray[np.intp], count: int) -> NDArray[np.intp]:
@@ -186,33 +156,33 @@ def _around(sites: Floats, who: NDArray[np.intp], count: int) -> NDArray[np.intp
 
 
 def _at_draw(
-    fit: Fit,
+    model: SpatialModel,
     p: Parameters,
     carried: Floats,
     near: NDArray[np.intp],
     source: VecchiaStatistics,
-    stands_for: Floats,
-) -> LocalTerms:
+    sample_weight: Floats,
+) -> Terms:
     """Terms at one draw."""
     # numba takes half a second to import, and a table of a few hundred records needs none.
     from dsstan.covariance.vecchia.exposure_kernel import surroundings_sums
     from dsstan.covariance.vecchia.kernels import PARALLEL
 
-    problem = fit.problem
+    problem = model.problem
     beta, cov = source.coefficients(p.sigma_sq, p.tau_sq, p.phi)
     k = len(beta)
     there = np.zeros(problem.n_records, dtype=bool)
-    there[fit.informing] = True
-    removed = removed_variance(fit.A, fit.protection)
+    there[model.informing] = True
+    removed = removed_variance(model.A, model.protection)
     with PARALLEL:
         found = surroundings_sums(
-            *(near, problem.sites, fit.A, carried, p.tau_sq + p.sigma_sq * removed, there),
+            *(near, problem.sites, model.A, carried, p.tau_sq + p.sigma_sq * removed, there),
             *(problem.X, np.where(there, problem.y - problem.X @ beta, 0.0), cov),
-            *(p.sigma_sq, p.tau_sq, p.phi, correlation_code(fit.cov_model)),
+            *(p.sigma_sq, p.tau_sq, p.phi, correlation_code(model.cov_model)),
         ).T
     information, exposure, score, precision = found[:4]
     t, J, SJ, b = (found[4 + i * k : 4 + (i + 1) * k].T for i in range(4))
-    Q = (J * stands_for[:, None]).T @ SJ
+    Q = (J * sample_weight[:, None]).T @ SJ
     Q = 0.5 * (Q + Q.T)
     outer = np.linalg.inv(cov)
     W = np.linalg.inv(outer + Q)
@@ -222,4 +192,4 @@ def _at_draw(
         + 2.0 * np.einsum("ij,jk,ik->i", b, outer @ W, t)
         + np.einsum("ij,jk,ik->i", b, Q - Q @ W @ Q, b)
     )
-    return LocalTerms(Terms(information, exposure, score), precision)
+    return Terms(information, exposure, score, precision)

@@ -15,15 +15,15 @@ gradients, preconditioned by an approximation of V^-1 that is so near that a doz
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.core.errors import EngineError
+from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.latent import Parameters, require_gaussian
-from dsstan.covariance.likelihood_surface import removed_variance
+from dsstan.covariance.latent import require_gaussian
+from dsstan.covariance.protection import removed_variance
 from dsstan.covariance.vecchia.kernels import (
     PARALLEL,
     conditional_weights,
@@ -33,9 +33,6 @@ from dsstan.covariance.vecchia.kernels import (
 from dsstan.covariance.vecchia.kriging import krige
 from dsstan.covariance.vecchia.neighbours import neighbours_of
 from dsstan.covariance.vecchia.preconditioner import NearPrecision
-
-if TYPE_CHECKING:
-    from dsstan.models.fit import Fit
 
 __all__ = ["RESIDUAL", "SparseLatentModel"]
 
@@ -51,12 +48,15 @@ FOR_PLACES = 4
 
 
 class SparseLatentModel:
-    """Conditional law of w given y for the draws of one fit, without an N x N matrix.
+    """Conditional law of w given y, without an N x N matrix.
 
     Parameters
     ----------
-    fit
-        Any Gaussian fit.
+    model
+        Of a Gaussian response.
+    centre
+        A draw at which the preconditioner is tuned; conjugate gradients come to the same end from
+        any, so one serves all draws.
     neighbours, ordering
         m and the ordering, of the process and of the preconditioner.
 
@@ -66,15 +66,20 @@ class SparseLatentModel:
         Of the solves so far.
     """
 
-    def __init__(self, fit: Fit, neighbours: int = 15, ordering: str = "maxmin") -> None:
-        require_gaussian(fit)
-        self.fit = fit
-        problem = fit.problem
+    def __init__(
+        self,
+        model: SpatialModel,
+        centre: Parameters,
+        neighbours: int = 15,
+        ordering: str = "maxmin",
+    ) -> None:
+        require_gaussian(model)
+        problem = model.problem
         self.neighbours = neighbours
-        self.rows = fit.informing
-        self.a_rows = fit.A[self.rows]
+        self.rows = model.informing
+        self.a_rows = model.A[self.rows]
         self.y, self.X = problem.y[self.rows], problem.X[self.rows]
-        self.code = correlation_code(fit.cov_model)
+        self.code = correlation_code(model.cov_model)
         first = np.unique(problem.site, return_index=True)[1]
         near = neighbours_of(problem, first, neighbours, ordering)
         # From here on sites are numbered by their place in the ordering.
@@ -92,15 +97,10 @@ class SparseLatentModel:
         self.response_rows = ordered
         self.response_sites = np.ascontiguousarray(problem.sites[self.rows[ordered]])
         self.response_a = np.ascontiguousarray(self.a_rows[ordered])
-        self.removed = removed_variance(self.a_rows, fit.protection)
+        self.removed = removed_variance(self.a_rows, model.protection)
         self.own = self.response_a**2 + self.removed[ordered]
         self.worst_residual, self.most_iterations = 0.0, 0
         self._process = lru_cache(maxsize=1)(self._weights)
-        # Conjugate gradients come to the same end from any preconditioner: one for all draws.
-        phi, r = (
-            float(np.median(fit.draws[top] / fit.draws[bottom] if bottom else fit.draws[top]))
-            for top, bottom in (("phi", ""), ("tau_sq", "sigma_sq"))
-        )
         self.near = NearPrecision(
             self.response_sites,
             self.response_a,
@@ -108,8 +108,8 @@ class SparseLatentModel:
             self.response.earlier,
             self.sites,
             self.earlier,
-            phi=phi,
-            r=r,
+            phi=centre.phi,
+            r=centre.tau_sq / centre.sigma_sq,
             code=self.code,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from dsstan.core.errors import InputError
-
-if TYPE_CHECKING:
-    from dsstan.table.problem import Problem
+from dsstan.table.problem import Problem
 
 __all__ = ["ORDERINGS", "Neighbours", "earlier_neighbours", "neighbours_of", "order_places"]
 

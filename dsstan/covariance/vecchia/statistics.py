@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.core.errors import SurfaceError
+from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.likelihood_surface import Rotation, coefficients_at, rotate
+from dsstan.covariance.protection import removed_variance
 from dsstan.covariance.vecchia.neighbours import Neighbours, neighbours_of
-
-if TYPE_CHECKING:
-    from dsstan.table.problem import Problem
+from dsstan.table.problem import Problem
 
 __all__ = ["VecchiaStatistics"]
 
@@ -64,6 +64,19 @@ class VecchiaStatistics:
     code: int
 
     @classmethod
+    def of_model(cls, model: SpatialModel, neighbours: int, ordering: str) -> VecchiaStatistics:
+        """Of the informing records of a model."""
+        rows = model.informing
+        return cls.of(
+            *(model.problem, rows),
+            a_diag=model.A[rows],
+            protection=model.protection,
+            cov_model=model.cov_model,
+            neighbours=neighbours,
+            ordering=ordering,
+        )
+
+    @classmethod
     def of(
         cls,
         problem: Problem,
@@ -92,17 +105,16 @@ class VecchiaStatistics:
         kept = np.flatnonzero(a_diag != 0.0)
         near = neighbours_of(problem, rows[kept], neighbours, ordering)
         ordered = kept[near.order]
-        preserving = protection == "preserving"
         a = np.ascontiguousarray(a_diag[ordered])
         return cls(
             rotation,
             near,
             np.ascontiguousarray(problem.sites[rows[ordered]]),
             a,
-            np.ones(ordered.size) if preserving else a**2,
+            a**2 + removed_variance(a, protection),
             np.ascontiguousarray(rotation.Z[ordered]),
             rotation.Z[a_diag == 0.0],
-            1.0 if preserving else 0.0,
+            float(removed_variance(np.zeros(1), protection)[0]),
             correlation_code(cov_model),
         )
 

@@ -23,19 +23,21 @@ from scipy.spatial.distance import cdist
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import root_seed, stan_seed
-from dsstan.covariance.latent import LatentModel, Parameters, parameters_at, require_complete
+from dsstan.covariance.base import Parameters, SpatialModel
+from dsstan.covariance.latent import LatentModel
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
 from dsstan.models.adaptive.rules import RULES, AdaptiveRule
 from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
 from dsstan.models.arguments import check_cov_model
-from dsstan.models.fit import Fit
-from dsstan.models.predictive import Predictive, carried_effect
+from dsstan.models.posterior import parameters_at
+from dsstan.models.predictive import Predictive, carried_at
 from dsstan.models.priors import Priors
+from dsstan.models.result import Fit
 from dsstan.models.stan_data import initial_values, natural_data
 from dsstan.models.verdict import diagnose
 from dsstan.models.weights import PAPER_CORRELATION, Weights, neighbour_distances
-from dsstan.table.problem import Problem
+from dsstan.table.problem import Problem, require_complete
 
 __all__ = ["RULES", "AdaptiveFit", "AdaptiveRule", "fit_adaptive"]
 
@@ -89,11 +91,10 @@ class AdaptiveFit(Fit):
         """Diagonal of A at one draw, shape (N,)."""
         return self.rule.diagonal(self.nearest, p.phi, p.tau_sq / p.sigma_sq, self.cov_model)
 
-    def at(self, p: Parameters) -> Fit:
-        """The restricted fit with A of this draw, for everything that is reckoned at the draw."""
-        shared = {f.name: getattr(self, f.name) for f in fields(Fit)}
-        gamma = float(self.rule.gamma_at(p.tau_sq / p.sigma_sq))
-        return Fit(**{**shared, "A": self.diagonal(p), "gamma": gamma})
+    def with_smoothing_at(self, p: Parameters) -> SpatialModel:
+        """The restricted model with A of this draw, for all that is computed at the draw."""
+        shared = {f.name: getattr(self, f.name) for f in fields(SpatialModel)}
+        return SpatialModel(**{**shared, "A": self.diagonal(p)})
 
     def predictive(self, effect: str = "auto") -> Predictive:
         """How a copy is drawn: A of its own draw."""
@@ -121,9 +122,9 @@ class AdaptivePredictive(Predictive):
     def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """One copy of the response on its own scale, not yet rounded, shape (N,)."""
         problem, p = self.fit.problem, parameters_at(self.fit, chain, iteration)
-        here = self.fit.at(p)
+        here = self.fit.with_smoothing_at(p)
         w = LatentModel(here).draw(p, rng)
-        carried, _ = carried_effect(here, self.effect)
+        carried = carried_at(here.A, self.fit.flagged, self.effect)
         noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
         return np.asarray(problem.transform.inverse(self.X @ p.beta + carried * w + noise))
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from threadpoolctl import threadpool_limits
 
+from dsstan.core.chebyshev import ChebyshevGrid, log_position_inv
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.likelihood_surface import (
@@ -17,14 +18,12 @@ from dsstan.covariance.likelihood_surface import (
     TOLERANCE,
     Rotation,
     Surface,
-    chebyshev_map,
-    chebyshev_nodes,
     error_at,
-    log_position_inv,
     node_statistics,
     response_log_density,
     rotate,
 )
+from dsstan.covariance.protection import protection_of, removed_variance
 from dsstan.models.adaptive.rules import AdaptiveRule
 
 Floats = NDArray[np.float64]
@@ -83,8 +82,7 @@ class Setting:
         A = self.rule.diagonal(self.nearest, phi, r, self.cov_model)
         m = A[:, None] * R
         m *= A
-        if self.protection == "preserving":
-            m[np.diag_indices_from(m)] += 1.0 - A**2
+        m[np.diag_indices_from(m)] += removed_variance(A, self.protection)
         return m
 
 
@@ -169,7 +167,8 @@ def build_adaptive_surface(
     elif setting.rule.name == "step":
         tried = NODES_STEP
     else:
-        tried = NODES_PRESERVING if setting.protection == "preserving" else NODES
+        returns = protection_of(setting.protection).variance_returns
+        tried = NODES_PRESERVING if returns else NODES
     for g, h in tried:
         surface = _build(setting, X, y, phi_bounds, r_bounds, (g, h), seed, advance)
         if surface.error < tolerance:
@@ -200,7 +199,6 @@ def _build(
     rotation = rotate(X, y)
     low, high = r_bounds
     kink = float(np.clip(setting.rule.kink, low, high))
-    phi_nodes = log_position_inv(chebyshev_nodes(g), phi_bounds)
     rng = np.random.default_rng(seed)
     check_phi = log_position_inv(rng.uniform(-1, 1, HELD_OUT_PHI), phi_bounds)
     check_r = np.sort(log_position_inv(rng.uniform(-1, 1, 24), r_bounds))
@@ -209,18 +207,15 @@ def _build(
     with threadpool_limits(limits=1, user_api="blas"):
         for bounds in ((low, kink), (kink, high)):
             count = h if bounds[1] > bounds[0] else 1
-            r = log_position_inv(chebyshev_nodes(count), bounds)
-            map_r = chebyshev_map(count)
+            grid = ChebyshevGrid((g, count), (phi_bounds, bounds))
+            phi_nodes, r = grid.points
             values = []
             for phi in phi_nodes:
-                found = setting.statistics(rotation.Z, float(phi), r)
-                values.append((map_r @ found).T.ravel())
+                values.append(setting.statistics(rotation.Z, float(phi), r))
                 if advance is not None:
                     advance((len(panels) * g + len(values)) / total)
-            coefficients = chebyshev_map(g) @ np.stack(values)
-            panels.append(
-                Surface(coefficients, (g, count), phi_bounds, bounds, rotation, len(y), np.inf)
-            )
+            coefficients = grid.coefficients(np.stack(values))
+            panels.append(Surface(grid, coefficients, rotation, len(y), np.inf))
         surface, error = AdaptiveSurface(panels[0], panels[1], np.inf), 0.0
         for i, phi in enumerate(check_phi):
             for part in (check_r[check_r < kink], check_r[check_r >= kink]):

@@ -13,18 +13,21 @@ from scipy.linalg import pinvh
 from scipy.spatial.distance import cdist
 
 from dsstan.core.errors import DsstanWarning, InputError
+from dsstan.covariance.base import Parameters
 from dsstan.covariance.correlation import correlation
-from dsstan.covariance.latent import LatentModel, Parameters, parameters_at, require_complete
+from dsstan.covariance.latent import LatentModel
 from dsstan.engines import SamplerSettings
 from dsstan.models.arguments import check_cov_model
 from dsstan.models.brackets.limits import Brackets, find_brackets
 from dsstan.models.brackets.truncated import fit_truncated
 from dsstan.models.brackets.truncation import truncated_normal
-from dsstan.models.fit import Fit, fit
+from dsstan.models.fit import fit
+from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import Predictive
 from dsstan.models.priors import Priors
+from dsstan.models.result import Fit
 from dsstan.models.weights import Weights
-from dsstan.table.problem import Problem
+from dsstan.table.problem import Problem, require_complete
 
 __all__ = ["LIKELIHOODS", "BracketedFit", "TruncatedFit", "fit_bracketed"]
 

@@ -18,8 +18,8 @@ from dsstan.engines.programs import Program
 from dsstan.models.arguments import check_arguments
 from dsstan.models.brackets.limits import Brackets
 from dsstan.models.conditions import Check, most_flagged
-from dsstan.models.fit import Fit
 from dsstan.models.priors import Priors, ResolvedPriors
+from dsstan.models.result import Fit
 from dsstan.models.verdict import diagnose, protection_notes
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem

@@ -17,18 +17,17 @@ from numpy.typing import NDArray
 
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.core.seeds import root_seed
-from dsstan.covariance.latent import require_complete
 from dsstan.engines import SamplerSettings
 from dsstan.engines.programs import Program
 from dsstan.models.counts.input import check_count_arguments, check_counts, read_offset
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
 from dsstan.models.counts.priors import CountPriors, ResolvedCountPriors
 from dsstan.models.counts.runs import Task
-from dsstan.models.fit import Fit
 from dsstan.models.predictive import Predictive
+from dsstan.models.result import Fit
 from dsstan.models.verdict import protection_notes
 from dsstan.models.weights import Weights
-from dsstan.table.problem import Problem
+from dsstan.table.problem import Problem, require_complete
 
 __all__ = ["CountFit", "CountPriors", "fit_counts"]
 

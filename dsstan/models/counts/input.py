@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -11,11 +9,9 @@ from numpy.typing import NDArray
 from dsstan.core.errors import FormulaError, InputError, TableError, describe_rows, is_number
 from dsstan.covariance.correlation import correlation_code
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
+from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, smoothing
 from dsstan.table.problem import Problem
-
-if TYPE_CHECKING:
-    from dsstan.models.counts.fit import CountFit
 
 Floats = NDArray[np.float64]
 
@@ -113,7 +109,7 @@ def check_count_arguments(
     model: tuple[str, str | None, str],
     weights: Weights | None,
     gamma: float | None,
-    start: CountFit | None,
+    start: Fit | None,
     phi: float | None,
     cov_model: str | None,
 ) -> Floats:

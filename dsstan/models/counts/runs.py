@@ -28,7 +28,7 @@ from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 
 if TYPE_CHECKING:
-    from dsstan.models.fit import Fit
+    from dsstan.models.result import Fit
 
 Floats = NDArray[np.float64]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,8 @@ from scipy.spatial.distance import cdist
 
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.latent import correlation_factor
+from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.predictive import Predictive
-
-if TYPE_CHECKING:
-    from dsstan.models.groups.fit import MultivariateFit
 
 Floats = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dsstan.core.progress import progress_bar
-from dsstan.covariance.latent import grid, spread_draws
+from dsstan.models.effect_map import grid
 from dsstan.models.groups.coregionalisation import GroupLatentModel, group_parameters_at
+from dsstan.models.groups.result import MultivariateFit
+from dsstan.models.posterior import spread_draws
 from dsstan.table.geo import planar
-
-if TYPE_CHECKING:
-    from dsstan.models.groups.fit import MultivariateFit
 
 __all__ = ["surface_by_group"]
 

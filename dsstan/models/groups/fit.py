@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +14,17 @@ from dsstan.core.errors import DsstanWarning, InputError, is_number
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import root_seed, stan_seed
 from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.latent import require_complete
 from dsstan.engines import Draws, SamplerSettings, get_engine
 from dsstan.engines.programs import Program
 from dsstan.models.arguments import check_arguments, check_cov_model, check_cut
 from dsstan.models.conditions import Check, at_bounds, most_flagged
-from dsstan.models.fit import Fit
-from dsstan.models.groups.coregionalisation import GroupPredictive
 from dsstan.models.groups.groups import Groups, not_estimable, read_groups
+from dsstan.models.groups.result import MultivariateFit, scalars_of
 from dsstan.models.groups.settings import group_scales, starts
 from dsstan.models.priors import Priors, ResolvedPriors
 from dsstan.models.verdict import Verdict, diagnose, protection_notes
 from dsstan.models.weights import Weights
-from dsstan.table.problem import Problem
+from dsstan.table.problem import Problem, require_complete
 
 __all__ = ["LKJ_ETA", "MAX_RECORDS", "MultivariateFit", "fit_multivariate"]
 
@@ -40,81 +37,6 @@ MAX_RECORDS = 1000
 """Most informing records: a gradient factors a matrix of their number."""
 
 _NUMBERS = {"none": 1, "paper": 1, "preserving": 2, "cut": 3}
-
-
-@dataclass(frozen=True, eq=False)
-class MultivariateFit(Fit):
-    """A posterior of the multivariate model; see :class:`dsstan.models.fit.Fit` for the other
-    fields.
-
-    Attributes
-    ----------
-    draws
-        ``beta`` (chains, samples, J, P); ``T`` (chains, samples, J, J); ``sigma_sq``, its
-        diagonal, and ``tau_sq`` (chains, samples, J); ``phi`` (chains, samples).
-    groups
-        Which record belongs to which group.
-    group_scale
-        Prior sd of a group's coefficients about the common ones, P numbers.
-    lkj_eta
-        Shape of the LKJ prior on the correlation of T.
-    """
-
-    groups: Groups = field(repr=False, default_factory=lambda: Groups("", (), np.empty(0, np.intp)))
-    group_scale: tuple[float, ...] = ()
-    lkj_eta: float = LKJ_ETA
-
-    outcome: ClassVar[str] = "Gaussian by group"
-
-    @property
-    def scalars(self) -> dict[str, Floats]:
-        """Scalar parameters by name, each of shape (chains, samples)."""
-        return _scalars(self.draws)
-
-    @property
-    def scalar_terms(self) -> list[str]:
-        """What each of :attr:`scalars` is, in words."""
-        names = [f"{self.groups.column} {label}" for label in self.groups.labels]
-        beta = [f"{term}, {name}" for name in names for term in self.problem.terms]
-        T = [
-            f"partial sill, {names[k]}" if k == j else f"covariance, {names[k]} with {names[j]}"
-            for k in range(len(names))
-            for j in range(k + 1)
-        ]
-        return [*beta, *T, *(f"nugget, {name}" for name in names), "decay"]
-
-    @property
-    def group_correlation(self) -> Floats:
-        """Correlation of the groups' effects at one place, shape (chains, samples, J, J)."""
-        root = np.sqrt(self.draws["sigma_sq"])
-        return np.asarray(self.draws["T"] / (root[..., :, None] * root[..., None, :]))
-
-    @property
-    def model_settings(self) -> dict[str, Any]:
-        """Settings of this model beside those of every fit."""
-        return {
-            "groups": self.groups.column,
-            "group_scale": list(self.group_scale),
-            "lkj_eta": self.lkj_eta,
-            "cov_model": self.cov_model,
-        }
-
-    @property
-    def public_note(self) -> str:
-        """What the public README says of this model."""
-        return (
-            f"The model has a regression, a spatial effect and a noise variance for each group of "
-            f"column `{self.groups.column}`; the spatial effects of the groups are correlated."
-        )
-
-    @property
-    def other_columns(self) -> tuple[str, ...]:
-        """The column of the groups."""
-        return (self.groups.column,)
-
-    def predictive(self, effect: str = "auto") -> GroupPredictive:
-        """How a copy is drawn from this fit."""
-        return GroupPredictive(self, effect)
 
 
 def fit_multivariate(
@@ -334,18 +256,6 @@ def _draws(drawn: Draws, n: int, p: int) -> dict[str, Floats]:
     }
 
 
-def _scalars(draws: Any) -> dict[str, Floats]:
-    """Scalar parameters by name: groups and coefficients counted from 0."""
-    beta, T = draws["beta"], draws["T"]
-    n, p = beta.shape[2:]
-    return {
-        **{f"beta_{k}_{j}": beta[:, :, k, j] for k in range(n) for j in range(p)},
-        **{f"T_{k}_{j}": T[:, :, k, j] for k in range(n) for j in range(k + 1)},
-        **{f"tau_sq_{k}": draws["tau_sq"][:, :, k] for k in range(n)},
-        "phi": draws["phi"],
-    }
-
-
 def _verdict(
     draws: dict[str, Floats],
     sampler: Floats,
@@ -356,7 +266,7 @@ def _verdict(
     groups: Groups,
 ) -> Verdict:
     """The verdict, with the variances' bounds looked at group by group."""
-    named = {k: v for k, v in _scalars(draws).items() if k != "phi" or held is None}
+    named = {k: v for k, v in scalars_of(draws).items() if k != "phi" or held is None}
     first = {"sigma_sq": named.pop("T_0_0"), "tau_sq": named.pop("tau_sq_0")}
     more: list[Check] = []
     for k in range(1, groups.n):

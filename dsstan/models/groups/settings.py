@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import STARTS, stream
 from dsstan.models.groups.groups import Groups
+from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.priors import ResolvedPriors
 from dsstan.table.problem import Problem
-
-if TYPE_CHECKING:
-    from dsstan.models.groups.fit import MultivariateFit
 
 Floats = NDArray[np.float64]
 

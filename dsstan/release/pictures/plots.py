@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from plotnine import ggplot
 
     from dsstan.analysis.utility import Utility
-    from dsstan.copies.synthesis import Synthesis
-    from dsstan.models.fit import Fit
+    from dsstan.copies.result import Synthesis
+    from dsstan.models.result import Fit
     from dsstan.risk.disclosure import Disclosure
     from dsstan.table.problem import Problem
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dsstan.covariance.approximations import PredictiveProcess
 from dsstan.covariance.correlation import correlation_words
-from dsstan.models.conditions import conditions
+from dsstan.release.conditions import conditions
 from dsstan.release.report.tables import meaning, sampler
 from dsstan.release.report.words import NOTHING, figure, plural
 from dsstan.release.settings import settings
@@ -17,8 +17,8 @@ from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure
 
 if TYPE_CHECKING:
-    from dsstan.copies.synthesis import Synthesis
-    from dsstan.models.fit import Fit
+    from dsstan.copies.result import Synthesis
+    from dsstan.models.result import Fit
 
 HEADS = {
     "failure": "Do not publish as it is",

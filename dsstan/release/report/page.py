@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from dsstan.analysis.utility import Utility
-    from dsstan.copies.synthesis import Synthesis
+    from dsstan.copies.result import Synthesis
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 

@@ -15,7 +15,7 @@ from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure
 
 if TYPE_CHECKING:
-    from dsstan.copies.synthesis import Synthesis
+    from dsstan.copies.result import Synthesis
 
 Floats = NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from dsstan.risk.disclosure import Disclosure, reduction_text
 
 if TYPE_CHECKING:
     from dsstan.analysis.utility import Utility
-    from dsstan.copies.synthesis import Synthesis
-    from dsstan.models.fit import Fit
+    from dsstan.copies.result import Synthesis
+    from dsstan.models.result import Fit
 
 WHEN = {"unrestricted": "before protection", "restricted": "after protection"}
 _NAMES = re.compile(r'\s(?:id|headers)="[^"]*"')

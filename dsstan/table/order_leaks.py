@@ -12,7 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["as_numbers", "gives_away", "nearly_sorted", "numbers_of"]
+__all__ = ["as_numbers", "ranks_like_response", "nearly_sorted", "numbers_of"]
+
+from dsstan.core.errors import ReleaseError
+from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]
 
@@ -115,7 +118,7 @@ def _numbers(column: pd.Series) -> Floats:
     return pd.to_numeric(digits, errors="coerce").to_numpy(dtype=np.float64)
 
 
-def gives_away(column: pd.Series, response: pd.Series) -> bool:
+def ranks_like_response(column: pd.Series, response: pd.Series) -> bool:
     """Whether a column ranks the records as the response does, or in reverse, or nearly so.
 
     Judged on the records that have both. Exactly the same order counts in any table of three
@@ -176,6 +179,45 @@ def nearly_sorted(values: Floats) -> bool:
         if _longest_run(sign * values) / values.size >= chance + SORTED * (1.0 - chance):
             return True
     return False
+
+
+def check_rows(values: NDArray[np.float64], response: str) -> None:
+    """Refuse values of the response that rise or fall from row to row, or nearly so.
+
+    Raises
+    ------
+    ReleaseError
+        If they do.
+    """
+    if nearly_sorted(values):
+        raise ReleaseError(
+            f"the rows are in the order of the response {response!r}, or nearly so, and "
+            "copies keep the order of the rows: shuffle them first, with table.sample(frac=1)"
+        )
+
+
+def check_order(problem: Problem) -> None:
+    """Refuse a table whose order of rows, or index, gives the response away.
+
+    Copies keep both, so a table sorted by the response would publish who has the most.
+
+    Raises
+    ------
+    ReleaseError
+        If the response rises or falls from the first row to the last, or does so but for a
+        few rows (:func:`dsstan.table.order_leaks.nearly_sorted`); or if a level of the index puts
+        the records in the order of the response.
+    """
+    response = problem.table[problem.response]
+    check_rows(problem.original()[problem.observed], problem.response)
+    index = problem.table.index
+    for level in range(index.nlevels):
+        labels = pd.Series(index.get_level_values(level), index=index)
+        if ranks_like_response(labels, response):
+            raise ReleaseError(
+                f"the index is in the order of the response {problem.response!r}, or nearly so, "
+                "and would be published: use table.reset_index(drop=True) first"
+            )
 
 
 def _longest_run(values: Floats) -> int:

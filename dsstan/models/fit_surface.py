@@ -1,4 +1,4 @@
-"""The surface of a fit, by the covariance that it reckons with."""
+"""The surface of a fit, and where the chains begin on it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from dsstan.core.seeds import STARTS, stream
-from dsstan.covariance.approximations import Covariance, PredictiveProcess, Vecchia
-from dsstan.covariance.likelihood_surface import Surface, best_at, build_surface
-from dsstan.covariance.predictive_process import PredictiveProcessStatistics, place_knots
+from dsstan.covariance.base import SpatialModel
+from dsstan.covariance.likelihood_surface import Surface, best_at, first_nodes, interpolate
 from dsstan.covariance.vecchia.spread import spread
-from dsstan.covariance.vecchia.statistics import VecchiaStatistics
-from dsstan.covariance.window import PartialStatistics, Window, narrowed_surface
+from dsstan.covariance.window import Window, narrowed_surface
 from dsstan.models.priors import ResolvedPriors
-from dsstan.table.problem import Problem
 
 __all__ = ["FitSurface", "fit_surface"]
 
@@ -85,34 +81,24 @@ def _near(value: float, bounds: tuple[float, float], rng: np.random.Generator) -
 
 
 def fit_surface(
-    covariance: Covariance,
-    problem: Problem,
-    rows: NDArray[np.intp],
+    model: SpatialModel,
     *,
-    A: Floats,
-    protection: str,
     phi_bounds: tuple[float, float],
     r_bounds: tuple[float, float],
-    cov_model: str,
     nodes: tuple[int, int] | None,
     seed: int,
     advance: Callable[[float], None] | None = None,
     cluster: Any = None,
     resume: str | os.PathLike[str] | None = None,
 ) -> FitSurface:
-    """The surface of the informing records; see
-    :func:`dsstan.covariance.likelihood_surface.build_surface`.
+    """The likelihood surface of the informing records of a model.
 
     Parameters
     ----------
-    covariance
-        What the fit reckons with.
-    problem, rows
-        The prepared table and the positions of its informing records.
-    A
-        Diagonal of A, shape (N,).
-    protection, phi_bounds, r_bounds, cov_model, nodes, seed, advance
-        As there.
+    model
+        What is fitted; its covariance gives the statistics.
+    phi_bounds, r_bounds, nodes, seed, advance
+        See :func:`dsstan.covariance.likelihood_surface.build_surface`.
     cluster, resume
         See :func:`dsstan.covariance.vecchia.spread.spread`; only Vecchia's approximation takes
         them.
@@ -122,44 +108,14 @@ def fit_surface(
     SurfaceError
         If the interpolation error is not below its tolerance.
     """
-    smoothing: dict[str, Any] = {
-        "a_diag": A[rows],
-        "protection": protection,
-        "cov_model": cov_model,
-    }
-    source: PartialStatistics | None = None
-    if isinstance(covariance, Vecchia):
-        source = VecchiaStatistics.of(
-            *(problem, rows),
-            **smoothing,
-            neighbours=covariance.neighbours,
-            ordering=covariance.ordering,
+    source = model.covariance.statistics(model)
+    how: dict[str, Any] = {"seed": seed, "advance": advance}
+    if not model.covariance.approximate:
+        first = nodes or first_nodes(model.cov_model)
+        fixed = nodes is not None
+        return FitSurface(interpolate(source, phi_bounds, r_bounds, first, fixed=fixed, **how))
+    with spread(source, cluster, resume) as spread_out:
+        surface, window = narrowed_surface(
+            *(spread_out, phi_bounds, r_bounds), nodes=nodes, cov_model=model.cov_model, **how
         )
-    elif isinstance(covariance, PredictiveProcess):
-        source = PredictiveProcessStatistics.of(
-            *(problem.sites[rows], problem.X[rows], problem.y[rows]),
-            **smoothing,
-            # Among all sites, so that every fit of the problem has the same knots.
-            knots=place_knots(problem.sites, covariance.knots, covariance.placement),
-        )
-    if source is not None:
-        with spread(source, cluster, resume) as spread_out:
-            surface, window = narrowed_surface(
-                *(spread_out, phi_bounds, r_bounds),
-                nodes=nodes,
-                cov_model=cov_model,
-                seed=seed,
-                advance=advance,
-            )
-        return FitSurface(surface, window)
-    sites = problem.sites[rows]
-    surface = build_surface(
-        *(cdist(sites, sites), problem.X[rows], problem.y[rows]),
-        **smoothing,
-        phi_bounds=phi_bounds,
-        r_bounds=r_bounds,
-        nodes=nodes,
-        seed=seed,
-        advance=advance,
-    )
-    return FitSurface(surface)
+    return FitSurface(surface, window)

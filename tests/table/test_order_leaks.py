@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dsstan.release.order_leaks import as_numbers, gives_away, nearly_sorted, numbers_of
+from dsstan.table.order_leaks import as_numbers, nearly_sorted, numbers_of, ranks_like_response
 
 N = 60
 
@@ -45,7 +45,7 @@ def noisy(values: pd.Series) -> pd.Series:
 )
 def test_a_column_that_stands_for_the_response_is_found(make):
     response = prices()
-    assert gives_away(pd.Series(make(response)), response)
+    assert ranks_like_response(pd.Series(make(response)), response)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_column_that_stands_for_the_response_is_found(make):
 )
 def test_other_columns_are_left_alone(make):
     response = prices()
-    assert not gives_away(pd.Series(make(response)), response)
+    assert not ranks_like_response(pd.Series(make(response)), response)
 
 
 def moved(n: int = N) -> np.ndarray:
@@ -127,8 +127,8 @@ def test_many_records_are_judged_as_few_are(rare):
         response[rng.random(100_000) < 0.999] = 0.0
     near = response + (response != 0) * 0.05 * rng.normal(size=100_000)
     far = response + (response != 0) * rng.normal(size=100_000)
-    assert gives_away(near, response)
-    assert gives_away(-near, response)
-    assert gives_away(np.exp(response), response)
-    assert rare or not gives_away(far, response)
-    assert not gives_away(pd.Series(rng.permutation(response)), response)
+    assert ranks_like_response(near, response)
+    assert ranks_like_response(-near, response)
+    assert ranks_like_response(np.exp(response), response)
+    assert rare or not ranks_like_response(far, response)
+    assert not ranks_like_response(pd.Series(rng.permutation(response)), response)

@@ -1,0 +1,169 @@
+"""What every covariance is asked for, and the model that it is part of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.covariance.protection import NO_PROTECTION, informs
+from dsstan.table.problem import Problem
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """One posterior draw: beta (P,), sigma_sq, tau_sq, phi."""
+
+    beta: Floats
+    sigma_sq: float
+    tau_sq: float
+    phi: float
+
+
+class Conditional(Protocol):
+    """The law of w given y under one covariance."""
+
+    def draw(self, p: Parameters, rng: np.random.Generator) -> Floats:
+        """One draw of w at all records, shape (N,)."""
+
+    def mean(self, p: Parameters, places: Floats | None = None) -> Floats:
+        """E[w | y, parameters] at the records (N,), or at planar places (m, 2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What one draw contributes to an intruder's knowledge of each record.
+
+    Attributes
+    ----------
+    information
+        Information that one copy gives on y_i with the variances fixed, shape (N,).
+    exposure
+        h_ii = dE[copy_i] / dy_i, shape (N,).
+    score
+        (P y)_i of the fitted model, shape (N,): minus the derivative by y_i of the log likelihood
+        of the variances, 0 for records that left the fit.
+    precision
+        P_ii of the unrestricted model, shape (N,); None where it was not asked for.
+    """
+
+    information: Floats
+    exposure: Floats
+    score: Floats
+    precision: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SpatialModel:
+    """y = X beta + A w + noise: what a fit is a fit of, without how it was sampled.
+
+    Attributes
+    ----------
+    problem
+        The prepared table.
+    A
+        Diagonal of A, shape (N,): 1 where a record keeps its spatial effect, 0 where it is
+        fixed to zero.
+    protection
+        ``"none"`` for the unrestricted model, else ``"paper"``, ``"preserving"`` or ``"cut"``.
+    cov_model
+        Correlation function of w, one of :data:`dsstan.covariance.correlation.CORRELATIONS`.
+    covariance
+        The exact covariance, or an approximation in its place.
+    phi_held
+        The decay where it is held, else None.
+    """
+
+    problem: Problem
+    A: Floats = field(repr=False)
+    protection: str = NO_PROTECTION
+    cov_model: str = "exponential"
+    covariance: Covariance
+    phi_held: float | None = None
+
+    outcome: ClassVar[str] = "Gaussian"
+    """Law of the response given the spatial effect, as the metadata name it."""
+
+    smoothing_moves: ClassVar[bool] = False
+    """Whether A changes from draw to draw; :meth:`at` then gives the model with A of a draw."""
+
+    @property
+    def informing(self) -> NDArray[np.intp]:
+        """Positions of the records that inform the fit.
+
+        They are those with a response; under ``cut`` the unflagged of them.
+        """
+        return np.flatnonzero(informs(self.A, self.protection) & self.problem.observed)
+
+    def with_smoothing_at(self, p: Parameters) -> SpatialModel:
+        """The model whose A is that of one draw; this one, where A does not change."""
+        return self
+
+
+@dataclass(frozen=True)
+class Covariance(ABC):
+    """The covariance of w, exact or approximated; its fields are its settings."""
+
+    name: ClassVar[str]
+
+    approximate: ClassVar[bool] = True
+    """Whether it stands in for the exact covariance."""
+
+    judged: ClassVar[bool] = True
+    """Whether what an intruder learns can be computed under it."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The name and every setting, for ``settings.json``."""
+        return {"name": self.name, **vars(self)}
+
+    @abstractmethod
+    def statistics(self, model: SpatialModel) -> Any:
+        """Where the statistics of the likelihood surface come from.
+
+        A :class:`dsstan.covariance.likelihood_surface.Statistics`; of an approximation a
+        :class:`dsstan.covariance.window.PartialStatistics`.
+        """
+
+    @abstractmethod
+    def latent(self, model: SpatialModel, centre: Parameters) -> Conditional:
+        """The law of w given y.
+
+        Parameters
+        ----------
+        model
+            Of a Gaussian response.
+        centre
+            Where the draws lie; what is tuned is tuned there, and no draw depends on it.
+        """
+
+    @abstractmethod
+    def attack_terms(
+        self, model: SpatialModel, points: Sequence[Parameters], carried: Floats
+    ) -> list[Terms]:
+        """The intruder's terms of every record, at each of some draws.
+
+        Parameters
+        ----------
+        model
+            Of a Gaussian response.
+        points
+            Draws; their coefficients are integrated out under flat priors.
+        carried
+            Factor on w in the copies, shape (N,).
+        """
+
+    @abstractmethod
+    def draws_by_default(
+        self, model: SpatialModel, carried: Floats, records: int | None = None
+    ) -> int:
+        """Posterior draws that the intruder's terms are averaged over, unless others are asked for.
+
+        ``records`` is the size of the table, where the model is of a part of it.
+        """

@@ -1,0 +1,84 @@
+"""The exact covariance, every pair of records counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from dsstan.covariance.base import Conditional, Covariance, Parameters, SpatialModel, Terms
+from dsstan.covariance.copy_law import copy_terms
+from dsstan.covariance.eigenbasis import (
+    BATCH,
+    HeldBasis,
+    eigenbasis_covers,
+    unrestricted_terms_at,
+    unsmoothed,
+)
+from dsstan.covariance.latent import LatentModel, require_gaussian
+from dsstan.covariance.likelihood_surface import ExactStatistics, rotate, smoothed_correlation
+
+__all__ = ["EXACT", "Exact"]
+
+Floats = NDArray[np.float64]
+
+FAST_DRAWS, SLOW_DRAWS, LARGE_DRAWS, LARGE = 400, 100, 20, 500
+"""Draws to average over in an eigenbasis, without one, and without one beyond so many records."""
+
+
+@dataclass(frozen=True)
+class Exact(Covariance):
+    """The exact covariance."""
+
+    name: ClassVar[str] = "exact"
+    approximate: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    def statistics(self, model: SpatialModel) -> ExactStatistics:
+        """The statistics of the likelihood surface, from all pairs of informing records."""
+        rows = model.informing
+        sites = model.problem.sites[rows]
+        smoothed = partial(
+            smoothed_correlation,
+            cdist(sites, sites),
+            a_diag=model.A[rows],
+            protection=model.protection,
+            cov_model=model.cov_model,
+        )
+        return ExactStatistics(smoothed, rotate(model.problem.X[rows], model.problem.y[rows]))
+
+    def latent(self, model: SpatialModel, centre: Parameters) -> Conditional:
+        """The law of w given y; ``centre`` tunes nothing here."""
+        return LatentModel(model)
+
+    def attack_terms(
+        self, model: SpatialModel, points: Sequence[Parameters], carried: Floats
+    ) -> list[Terms]:
+        """The intruder's terms: in an eigenbasis where one serves, else from dense matrices."""
+        require_gaussian(model)
+        if unsmoothed(model, carried):
+            return unrestricted_terms_at(model, points)
+        if eigenbasis_covers(model, carried):
+            basis = HeldBasis(model)
+            starts = range(0, len(points), BATCH)
+            return [t for i in starts for t in basis.batch(points[i : i + BATCH])]
+        latent = LatentModel(model)
+        return [copy_terms(latent, p, carried) for p in points]
+
+    def draws_by_default(
+        self, model: SpatialModel, carried: Floats, records: int | None = None
+    ) -> int:
+        """400 in an eigenbasis; else 100, of more than 500 records 20."""
+        if unsmoothed(model, carried) or eigenbasis_covers(model, carried):
+            return FAST_DRAWS
+        return LARGE_DRAWS if (records or model.problem.n_records) > LARGE else SLOW_DRAWS
+
+
+EXACT = Exact()

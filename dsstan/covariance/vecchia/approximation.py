@@ -1,0 +1,74 @@
+"""Vecchia's approximation as a covariance: each record given a few nearest earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsstan.core.errors import InputError, check_count
+from dsstan.covariance.base import Conditional, Covariance, Parameters, SpatialModel, Terms
+from dsstan.covariance.vecchia.exposure import local_draws, local_terms
+from dsstan.covariance.vecchia.latent import SparseLatentModel
+from dsstan.covariance.vecchia.neighbours import ORDERINGS
+from dsstan.covariance.vecchia.statistics import VecchiaStatistics
+
+__all__ = ["Vecchia"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Vecchia(Covariance):
+    """Conditionals given the nearest earlier records; see
+    :mod:`dsstan.covariance.vecchia.statistics`.
+
+    Attributes
+    ----------
+    neighbours
+        m, from 1: more are nearer to the exact covariance, at a cost between m^2 and m^3.
+    ordering
+        ``"maxmin"`` or ``"coordinate"``.
+    """
+
+    neighbours: int = 15
+    ordering: str = "maxmin"
+
+    name: ClassVar[str] = "vecchia"
+
+    def __post_init__(self) -> None:
+        check_count("neighbours", self.neighbours)
+        if self.ordering not in ORDERINGS:
+            raise InputError(
+                f"ordering must be one of {', '.join(ORDERINGS)}, got {self.ordering!r}"
+            )
+
+    def __str__(self) -> str:
+        return f"Vecchia's approximation, {self.neighbours} neighbours, {self.ordering} order"
+
+    def statistics(self, model: SpatialModel) -> VecchiaStatistics:
+        """The statistics of the likelihood surface, as sums over records."""
+        return VecchiaStatistics.of_model(model, self.neighbours, self.ordering)
+
+    def latent(self, model: SpatialModel, centre: Parameters) -> Conditional:
+        """The law of w given y, by conjugate gradients tuned at ``centre``.
+
+        In max-min order whatever that of the likelihood: the effect has no nugget, and its law in
+        coordinate order is far from the exact one.
+        """
+        return SparseLatentModel(model, centre, self.neighbours)
+
+    def attack_terms(
+        self, model: SpatialModel, points: Sequence[Parameters], carried: Floats
+    ) -> list[Terms]:
+        """The intruder's terms, each record's from the records around it."""
+        return local_terms(model, points, carried, self.neighbours, self.ordering)
+
+    def draws_by_default(
+        self, model: SpatialModel, carried: Floats, records: int | None = None
+    ) -> int:
+        """8 draws, of more than 20,000 records 4."""
+        return local_draws(records or model.problem.n_records)

@@ -1,0 +1,41 @@
+"""Every condition that a release did not meet."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from dsstan.copies.result import Synthesis
+from dsstan.core.seeds import GUESSABLE_BITS
+from dsstan.models.conditions import Check, few_draws, short_seed
+
+
+def conditions(release: Synthesis, *, alone: bool = False) -> list[dict[str, Any]]:
+    """Every condition that a release did not meet, as plain values; of all columns of a chain, or
+    with ``alone`` of the last one only.
+
+    One entry each: ``condition``, ``severity``, ``fit``, and name, where, value, limit and
+    advice of the :class:`dsstan.models.conditions.Check`. A value that is not finite is None.
+    """
+    found: list[tuple[str, Check]] = []
+    steps = (release,) if alone else release.steps
+    for number, step in enumerate(steps, 1):
+        of = "" if len(steps) == 1 else f"step {number}, "
+        found += [
+            (of + fit.kind, check)
+            for fit in step.fits.values()
+            for check in (*fit.verdict.failures, *fit.verdict.warnings)
+        ]
+        last = few_draws(step.copies, step.fit.worst_ess)
+        if last.severity != "ok":
+            found.append((of + step.fit.kind, last))
+        if step.seed_bits < GUESSABLE_BITS:
+            found.append((of + step.fit.kind, short_seed(step.seed_bits)))
+    entries = []
+    for name, check in found:
+        entry = asdict(check) | {"fit": name}
+        entry["value"] = check.value if np.isfinite(check.value) else None
+        entries.append(entry)
+    return entries
