@@ -24,8 +24,7 @@ from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed
 from dsstan.covariance.approximations import choose_covariance
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.models.arguments import check_cut
-from dsstan.models.fit import NATURAL_LIMIT
+from dsstan.models.arguments import check_cut, program_of
 from dsstan.models.priors import Priors
 from dsstan.models.weights import neighbour_distances
 from dsstan.table.order_leaks import check_order
@@ -123,7 +122,7 @@ def plan_release(
     sampler = _sampler(settings)
     begin = time.perf_counter()
     problem = _prepared(table, formula, settings)
-    covariance = choose_covariance(settings["covariance"], problem.n_records)
+    covariance = choose_covariance(settings["covariance"], int(problem.observed.sum()))
     check_order(problem)
     seconds = time.perf_counter() - begin
     most = sampler.chains * sampler.samples
@@ -141,7 +140,7 @@ def plan_release(
         "flagged": flagged,
         "copies": settings["copies"],
         "floor": floor,
-        **_fits(problem, settings, flagged),
+        **_fits(problem, settings),
         "sampler": f"{sampler.chains} chains of {sampler.warmup} + {sampler.samples}",
         "folder": str(target),
     }
@@ -195,7 +194,7 @@ def plan_comparison(
         "cov_model": settings.get("cov_model", "exponential"),
         "settings": len(cells) + 1,
         "copies": list(grid["copies"]),
-        **_fits(problem, settings, None),
+        **_fits(problem, settings),
         "sampler": f"{sampler.chains} chains of {sampler.warmup} + {sampler.samples}",
         "workers": grid["workers"],
         "folder": str(folder.absolute()),
@@ -277,13 +276,7 @@ def _data(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _fits(problem: Problem, settings: dict[str, Any], flagged: int | None) -> dict[str, Any]:
+def _fits(problem: Problem, settings: dict[str, Any]) -> dict[str, Any]:
     """Which engine and which programs."""
-    cut = settings.get("protection") == "cut"
-    informing = problem.n_records - (flagged or 0) if cut else problem.n_records
-    natural = {"unrestricted": problem.n_records, "restricted": informing}
-    programs = [
-        k if n <= NATURAL_LIMIT[k] and not problem.n_missing else "surface"
-        for k, n in natural.items()
-    ]
+    programs = [program_of(problem, restricted=kept) for kept in (False, True)]
     return {"engine": get_engine(settings["engine"]).name, "programs": programs}

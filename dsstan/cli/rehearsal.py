@@ -37,7 +37,7 @@ from dsstan.covariance.likelihood_surface import (
     smoothed_correlation,
 )
 from dsstan.models.arguments import diagonal
-from dsstan.models.fit import NATURAL_LIMIT, fit
+from dsstan.models.fit import fit
 from dsstan.models.flags import flag_isolated
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import carried_effect
@@ -50,8 +50,8 @@ from dsstan.table.problem import Problem
 
 __all__ = ["SMALL", "Estimate", "Rehearsal", "rehearse"]
 
-SMALL = NATURAL_LIMIT["unrestricted"]
-"""Most records that are rehearsed as they are, by the program that the run itself takes."""
+SMALL = 300
+"""Most records that are rehearsed as they are."""
 
 SMALL_OF_MANY = 4000
 """Most records that are rehearsed of a table whose covariance is approximated."""
@@ -120,15 +120,14 @@ def rehearse(
     common = {**common, "covariance": large}
     rows = _some_rows(problem, SMALL if large is EXACT else SMALL_OF_MANY)
     part = problem if rows.size == problem.n_records else _part(problem, rows)
-    program = "auto" if part is problem else "surface"
     iterations = common["warmup"] + common["samples"]
 
     def short(length: tuple[int, int], **more: Any) -> Fit:
         sampler = {"warmup": length[0], "samples": length[1], "progress": False, "seed": 0}
         return fit(part, **{**common, **sampler, **more})
 
-    brief = short(SHORT, program=program)
-    free = short(LONG, program=program)
+    brief = short(SHORT)
+    free = short(LONG)
     whole = _of(problem, free)
     weights = flag_isolated(whole, **rule)
     kept = short(LONG, start=free, weights=_rows_of(weights, rows), **restricted)

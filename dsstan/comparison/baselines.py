@@ -35,6 +35,7 @@ from dsstan.core.seeds import root_seed
 from dsstan.covariance.copy_law import projection
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.latent import LatentModel
+from dsstan.models.arguments import settings_of
 from dsstan.models.effect_map import grid
 from dsstan.models.fit import fit
 from dsstan.models.posterior import parameters_at, spread_draws
@@ -119,7 +120,7 @@ def suppress(
     flagged, copies
         Records to leave out, shape (N,); L.
     settings
-        Further arguments of :func:`dsstan.fit`, such as ``engine``.
+        Arguments of :func:`dsstan.fit`, such as ``engine``; by default those of ``free``.
     """
     require_complete(free.problem)
     problem, flagged = free.problem, np.asarray(flagged, dtype=bool)
@@ -132,7 +133,7 @@ def suppress(
     place = {"coords": names, "distance": problem.distance, "crs": problem.crs}
     rest = prepare(kept, problem.formula, name=problem.name, **place)  # type: ignore[arg-type]
     words = np.random.SeedSequence(root_seed(seed)).generate_state(2, np.uint64)
-    of = {"cov_model": free.cov_model, "progress": False, **settings}
+    of = {**settings_of(free), "progress": False, **settings}
     fitted = fit(rest, seed=int(words[0]), **of)
     release = synthesise(fitted, copies, seed=int(words[1]), progress=False)
     precision = np.tile(leave_one_out_precision(free, draws=DRAWS), (2, 1))

@@ -33,7 +33,7 @@ from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import FRONTIER, seed_of, stream
 from dsstan.covariance.latent import require_exact
 from dsstan.engines import get_engine
-from dsstan.models.arguments import check_cov_model
+from dsstan.models.arguments import check_cov_model, settings_of
 from dsstan.models.continuous_weights import continuous_weights
 from dsstan.models.fit import fit
 from dsstan.models.flags import flag_isolated
@@ -177,7 +177,7 @@ def compare(
     start
         The unrestricted fit; by default fitted here.
     cov_model, priors, engine, sampler
-        See :func:`dsstan.fit`.
+        See :func:`dsstan.fit`; by default those of ``start``.
     relative
         Tolerance of the shares.
     draws
@@ -223,9 +223,12 @@ def compare(
         raise InputError("workers are threads of this process: leave them out with a cluster")
     store = Store(None if folder is None else Path(folder))
     root = store.root(seed)
-    common: dict[str, Any] = {
+    common: dict[str, Any] = {} if start is None else settings_of(start)
+    if start is None or engine != "auto":
         # Chosen here: a worker might choose another, and other draws with it.
-        **{"engine": get_engine(engine).name, "progress": False, "priors": priors},
+        common["engine"] = get_engine(engine).name
+    common |= {
+        **{"progress": False, "priors": priors},
         # Surfaces are judged with the exact covariance.
         **{"cov_model": check_cov_model(cov_model, start), "covariance": "exact", **sampler},
     }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from dsstan.copies.draw import check_release, draw_copies, find_digits
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.core.seeds import IMPUTATION, root_seed, seed_bits, seed_of, stream
+from dsstan.models.arguments import settings_of
 from dsstan.models.fit import fit
 from dsstan.models.posterior import spread_draws
 from dsstan.models.result import Fit
@@ -136,8 +136,8 @@ def synthesise_completed(
     Parameters
     ----------
     start
-        Fit to the records that have a response. Each completed table is fitted with its
-        weights, gamma, protection, priors and held decay.
+        Fit to the records that have a response. Each completed table is fitted with every
+        setting of it, the decay it held included.
     copies, imputations
         L and M. L / M must be a whole number from 2 on, M at least 2.
     seed, effect, workers, accept_failed, accept_few_draws, strict, rounding, progress
@@ -166,7 +166,9 @@ def synthesise_completed(
         fit_seed, copy_seed = map(
             seed_of, stream(root, IMPUTATION, b"completed " + str(number).encode()).spawn(2)
         )
-        fitted = _fit_again(start, problem, fit_seed, progress)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DsstanWarning)  # the first fit has said it
+            fitted = fit(problem, **settings_of(start), seed=fit_seed, progress=progress)
         each = copies // count
         choices = (accept_failed, accept_few_draws, strict, rounding)
         check_release(fitted, each, effect, workers, *choices)
@@ -196,33 +198,3 @@ def synthesise_completed(
         seed_bits(seed),
         parts=tuple(parts),
     )
-
-
-def _fit_again(start: Fit, problem: Problem, seed: int, progress: bool | None) -> Fit:
-    """The same model fitted to a completed table."""
-    restricted: dict[str, Any] = {}
-    if start.weights is not None:
-        restricted = {
-            "weights": start.weights,
-            "gamma": start.gamma,
-            "protection": start.protection,
-            "phi": start.phi_held,
-            "hold_phi": start.phi_held is not None,
-        }
-    told = start.settings
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DsstanWarning)  # the first fit has said it
-        return fit(
-            problem,
-            **restricted,
-            priors=start.prior_settings,
-            cov_model=start.cov_model,
-            engine=start.engine,
-            chains=told.chains,
-            warmup=told.warmup,
-            samples=told.samples,
-            adapt_delta=told.adapt_delta,
-            max_treedepth=told.max_treedepth,
-            seed=seed,
-            progress=progress,
-        )

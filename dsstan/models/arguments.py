@@ -1,24 +1,22 @@
-"""Arguments of a fit that contradict each other, or the table."""
+"""What the arguments of a fit come to, and those that contradict each other or the table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError, is_number
+from dsstan.covariance.approximations import EXACT, Covariance, choose_covariance
 from dsstan.covariance.correlation import correlation_code
+from dsstan.covariance.protection import check_protection, protection_of
+from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, smoothing
 from dsstan.table.problem import Problem
 
-if TYPE_CHECKING:
-    from dsstan.models.result import Fit
-
 Floats = NDArray[np.float64]
-
-PROTECTIONS = ("paper", "preserving", "cut")
 
 
 def check_arguments(
@@ -29,14 +27,10 @@ def check_arguments(
     start: Fit | None,
     phi: float | None,
     hold_phi: bool,
-    program: str,
     outcome: str = "Gaussian",
 ) -> Floats:
     """Refuse arguments that contradict each other; the diagonal of A."""
-    if program not in ("auto", "natural", "surface"):
-        raise InputError(f'program must be "auto", "natural" or "surface", got {program!r}')
-    if protection not in PROTECTIONS:
-        raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
+    check_protection(protection)
     response = problem.table[problem.response]
     if pd.api.types.is_bool_dtype(response.dtype):
         raise InputError(
@@ -67,8 +61,6 @@ def check_arguments(
         raise InputError("phi must be positive and finite")
     if phi is not None and not hold_phi:
         raise InputError("phi is a value to hold: hold_phi=False contradicts it")
-    if not hold_phi and program == "natural":
-        raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
     return diagonal(weights, gamma, protection)
 
 
@@ -92,10 +84,128 @@ def check_cov_model(cov_model: str | None, start: Fit | None) -> str:
     return cov_model
 
 
+def covariance_for(
+    covariance: str | Covariance | None,
+    start: Fit | None,
+    n: int,
+    *,
+    exact_only: str | None = None,
+) -> Covariance:
+    """The covariance: as asked for, else that of ``start``, else the one for n informing records.
+
+    Parameters
+    ----------
+    covariance
+        See :func:`dsstan.fit`.
+    start
+        Fit that this one starts from.
+    n
+        Number of informing records.
+    exact_only
+        Name of the fit function where its model has the exact covariance only, which ``"auto"``
+        then is.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name, or the model does not have it.
+    """
+    if covariance is None:
+        covariance = "auto" if start is None else start.covariance
+    if exact_only is None:
+        return choose_covariance(covariance, n)
+    chosen = choose_covariance(covariance, 0)
+    if chosen is not EXACT:
+        raise InputError(
+            f"{exact_only} works with the exact covariance only, not with {chosen}: give "
+            'covariance="exact"'
+        )
+    return chosen
+
+
+def program_of(
+    problem: Problem,
+    program: str = "auto",
+    *,
+    restricted: bool,
+    hold_phi: bool = True,
+    covariance: Covariance = EXACT,
+) -> str:
+    """Name of the Stan program that a Gaussian fit runs.
+
+    Parameters
+    ----------
+    problem
+        The prepared table.
+    program
+        ``"auto"``, ``"natural"`` or ``"surface"``; see :func:`dsstan.fit`.
+    restricted, hold_phi, covariance
+        The fit, its covariance resolved.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name, or the natural program can't run this fit.
+    """
+    if program not in ("auto", "natural", "surface"):
+        raise InputError(f'program must be "auto", "natural" or "surface", got {program!r}')
+    if program != "natural":
+        return "surface"
+    if restricted and not hold_phi:
+        raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
+    if covariance is not EXACT or problem.n_missing:
+        raise InputError(
+            "the program that takes natural data needs a response in every record, and the exact "
+            'covariance: leave program at "auto"'
+        )
+    return "restricted" if restricted else "unrestricted"
+
+
+def unrestricted_start(start: Fit | None) -> Fit | None:
+    """The unrestricted fit behind a start: itself, or the one a restricted fit started from."""
+    return start.start if start is not None and start.kind == "restricted" else start
+
+
+def settings_of(fit: Fit) -> dict[str, Any]:
+    """Keyword arguments with which :func:`dsstan.fit` fits the same model again.
+
+    With the same problem, start and seed they give the same draws. Every setting of the model
+    and of the sampler is here, the covariance, the engine and the program as resolved; of a
+    restricted fit also its protection and the decay it held. Not here are ``start`` and
+    ``seed``, and what makes no difference to the draws: ``cluster``, ``resume``, ``progress``.
+
+    Parameters
+    ----------
+    fit
+        A fit of :func:`dsstan.fit`, not of another model.
+    """
+    protection = {
+        "weights": fit.weights,
+        "gamma": fit.gamma,
+        "protection": fit.protection,
+        "phi": fit.phi_held,
+        "hold_phi": fit.phi_held is not None,
+    }
+    return {
+        **({} if fit.weights is None else protection),
+        "cov_model": fit.cov_model,
+        "covariance": fit.covariance,
+        "priors": fit.prior_settings,
+        "engine": fit.engine,
+        "chains": fit.settings.chains,
+        "warmup": fit.settings.warmup,
+        "samples": fit.settings.samples,
+        "adapt_delta": fit.settings.adapt_delta,
+        "max_treedepth": fit.settings.max_treedepth,
+        "nodes": fit.nodes_asked,
+        "program": "surface" if fit.program == "surface" else "natural",
+    }
+
+
 def diagonal(weights: Weights, gamma: float, protection: str) -> Floats:
     """Diagonal of A, shape (N,); under ``cut`` flagged records leave whatever gamma is."""
     A = smoothing(gamma, weights.a)
-    return np.where(weights.flagged, 0.0, 1.0) if protection == "cut" else A
+    return np.where(weights.flagged, 0.0, 1.0) if protection_of(protection).flagged_leave else A
 
 
 def check_cut(X: Floats, n: int, problem: Problem) -> None:

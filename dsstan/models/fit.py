@@ -14,13 +14,20 @@ from numpy.typing import NDArray
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import root_seed, stan_seed
-from dsstan.covariance.approximations import EXACT, Covariance, choose_covariance
+from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.protection import informs
 from dsstan.covariance.vecchia.spread import check_spread, kept_seed
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
-from dsstan.models.arguments import check_arguments, check_cov_model, check_cut
+from dsstan.models.arguments import (
+    check_arguments,
+    check_cov_model,
+    check_cut,
+    covariance_for,
+    program_of,
+    unrestricted_start,
+)
 from dsstan.models.conditions import at_window, most_flagged
 from dsstan.models.fit_surface import fit_surface
 from dsstan.models.priors import Priors
@@ -30,17 +37,11 @@ from dsstan.models.verdict import diagnose, protection_notes
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 
-__all__ = ["NATURAL_LIMIT", "Fit", "fit"]
+__all__ = ["Fit", "fit"]
 
 Floats = NDArray[np.float64]
 
 _LOG = logging.getLogger("dsstan")
-
-NATURAL_LIMIT = {"unrestricted": 300, "restricted": 800}
-"""Most records for which a fit runs the program that takes natural data.
-
-Beyond, LAPACK's surface and ``surface.stan`` give the same posterior sooner.
-"""
 
 
 def fit(
@@ -113,8 +114,8 @@ def fit(
     nodes
         Nodes (G, H) of the surface; by default as many as the tolerance needs.
     program
-        ``"natural"`` runs the program that builds its surface inside Stan,
-        ``"surface"`` the one that takes LAPACK's, ``"auto"`` the faster.
+        ``"surface"``, which is also ``"auto"``, runs the program that takes the surface as data;
+        ``"natural"`` the one that takes the records and builds the surface inside Stan.
     seed
         Root seed, by default a fresh one of 128 bits.
     cluster
@@ -149,7 +150,7 @@ def fit(
         raise InputError("gamma and protection belong to a restricted fit: give weights as well")
     gamma = np.inf if gamma is None else gamma
     protection = "paper" if protection is None else protection
-    A = check_arguments(problem, weights, gamma, protection, start, phi, hold_phi, program)
+    A = check_arguments(problem, weights, gamma, protection, start, phi, hold_phi)
     cov_model = check_cov_model(cov_model, start)
     restricted = weights is not None
     used = protection if restricted else "none"
@@ -167,9 +168,11 @@ def fit(
     phi_bounds = resolved.phi_bounds if held is None else (held, held)
     kind = "restricted" if restricted else "unrestricted"
     label = f"{kind} fit"
-    if covariance is None:
-        covariance = "auto" if start is None else start.covariance
-    reckoned = choose_covariance(covariance, len(rows))
+    reckoned = covariance_for(covariance, start, len(rows))
+    name = program_of(
+        problem, program, restricted=restricted, hold_phi=held is not None, covariance=reckoned
+    )
+    natural = name != "surface"
     check_spread(reckoned, cluster, resume)
     root = kept_seed(
         *(resume, seed, root, problem, A),
@@ -196,17 +199,6 @@ def fit(
             resume=resume,
         )
     surface, sampled = built.surface, built.sampled(resolved)
-    natural = (
-        reckoned is EXACT
-        and _natural(program, kind, held, restricted, len(rows))
-        and not problem.n_missing
-    )
-    if program == "natural" and not natural:
-        raise InputError(
-            "the program that takes natural data needs a response in every record, and the exact "
-            'covariance: leave program at "auto"'
-        )
-    name = kind if natural else "surface"
     data = (
         natural_data(problem, A, used, held, resolved, surface, cov_model=cov_model)
         if natural
@@ -284,15 +276,9 @@ def fit(
             more=tuple(checks),
         ),
         seconds=time.perf_counter() - begin,
-        start=start.start if start is not None and start.kind == "restricted" else start,
+        start=unrestricted_start(start),
         notes=notes,
         cov_model=cov_model,
         covariance=reckoned,
+        nodes_asked=nodes,
     )
-
-
-def _natural(program: str, kind: str, held: float | None, restricted: bool, n: int) -> bool:
-    """Whether the program that takes natural data runs."""
-    if restricted and held is None:
-        return False
-    return program == "natural" or (program == "auto" and n <= NATURAL_LIMIT[kind])

@@ -57,6 +57,8 @@ class Fit(SpatialModel):
         another restricted fit; None if there is none.
     notes
         What the user should know beside the verdict.
+    nodes_asked
+        Nodes that the caller gave; None where they were chosen.
     """
 
     kind: str
@@ -78,6 +80,7 @@ class Fit(SpatialModel):
     start: Fit | None = field(repr=False, default=None)
     notes: tuple[str, ...] = ()
     covariance: Covariance = EXACT
+    nodes_asked: tuple[int, int] | None = None
 
     @property
     def flagged(self) -> NDArray[np.bool_]:

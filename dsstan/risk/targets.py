@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError
 from dsstan.covariance.protection import PROTECTIONS
+from dsstan.models.arguments import settings_of
 from dsstan.models.fit import fit
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, neighbour_distances, smoothing
@@ -104,6 +105,8 @@ def solve_targets(
         How often to fit again and solve again where a record fell below.
     draws
         Posterior draws of the final check.
+    engine
+        Of the refits; ``"auto"`` is that of ``free``, as are all their other settings.
 
     Raises
     ------
@@ -116,6 +119,7 @@ def solve_targets(
     may = np.ones(problem.n_records, bool) if candidates is None else np.asarray(candidates, bool)
     strength, base = np.zeros(problem.n_records), free
     aim = np.full(problem.n_records, floor * _SLACK)
+    settings = {**settings_of(free), **({} if engine == "auto" else {"engine": engine})}
     for number in range(max(1, refits)):
         strength = _solve(base, free, strength, may, aim, copies, protection, variances, phi)
         weights, gamma = _as_weights(free, strength)
@@ -126,8 +130,8 @@ def solve_targets(
             protection=protection,
             start=free,
             seed=None if seed is None else seed + number,
-            engine=engine,
             progress=progress,
+            **settings,
         )
         final = attack(restricted, against=free, copies=copies, draws=draws, progress=progress)
         sd = final.sd(variances=variances)

@@ -16,6 +16,7 @@ from dsstan.cli import rehearsal as _rehearsal
 from dsstan.cli.dry_run import METHOD, plan_release
 from dsstan.cli.rehearsal import FEW, SMALL, _of, _part, _some_rows, estimate_release, rehearse
 from dsstan.core.errors import InputError
+from dsstan.covariance import approximations
 
 SETTINGS = {
     **{"coords": ("s1", "s2"), "distance": None, "crs": None, "name": "t", "copies": 20},
@@ -71,7 +72,7 @@ def test_a_dry_run_writes_nothing_and_says_what_would_be_done(inside, file, conf
     assert plan["records"] == 40
     assert plan["sites"] == 36
     assert plan["terms"] == ["Intercept", "x"]
-    assert plan["programs"] == ["unrestricted", "restricted"]
+    assert plan["programs"] == ["surface", "surface"]
     seconds = found["estimate"]["seconds"]
     assert all(value > 0 for value in seconds.values())
     total = seconds.pop("total")
@@ -115,6 +116,29 @@ def test_the_number_flagged_and_the_programs_are_those_of_the_fits(free, kept):
     plan = plan_release(problem.table, problem.formula, settings, floor=None, target="out")
     assert plan.what["flagged"] == kept.weights.n_flagged
     assert plan.what["programs"] == [free.program, kept.program]
+
+
+@pytest.mark.parametrize(
+    ("protection", "gaps", "covariance"),
+    [("paper", 0, "auto"), ("cut", 0, "exact"), ("paper", 4, "auto"), ("cut", 4, "vecchia")],
+)
+def test_the_engine_programs_and_covariance_of_a_plan_are_those_of_the_run(
+    protection, gaps, covariance, monkeypatch
+):
+    # With gaps as many records inform the fit as "auto" takes for the exact covariance.
+    monkeypatch.setattr(approximations, "EXACT_LIMIT", 36)
+    table = small_table(40, seed=9, shared=4)
+    table.loc[table.index[:gaps], "value"] = np.nan
+    more = {"coords": ("east", "north"), "threshold": 0.15, "copies": 4, "imputations": None}
+    more |= {"protection": protection, "missing": "draw", "covariance": covariance}
+    more |= {"warmup": 50, "samples": 50, "imputations": 2 if gaps else None, "seed": 3}
+    settings = {**SETTINGS, **more}
+    plan = plan_release(table, "log(value) ~ x", settings, floor=None, target="out").what
+    release = ds.protect(table, "log(value) ~ x", accept_failed=True, progress=False, **settings)
+    free, kept = release.fit.start, release.fit
+    assert plan["programs"] == [free.program, kept.program]
+    assert plan["engine"] == free.engine == kept.engine
+    assert plan["covariance"] == free.covariance.name
 
 
 def test_a_rule_by_correlation_leaves_the_number_flagged_open(file, inside, confined):  # noqa: F811

@@ -143,7 +143,7 @@ def test_an_installed_wheel_fits_from_any_folder_with_its_own_programs(installed
         env={**os.environ, "PYTHONPATH": str(installed)},
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == "unrestricted restricted (2, 100)"
+    assert result.stdout.strip() == "surface surface (2, 100)"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -185,6 +185,7 @@ def test_both_engines_and_both_programs_give_the_same_posterior(
     runs = {}
     for engine, program in (
         ("embedded", "natural"),
+        ("embedded", "auto"),
         ("cmdstan", "natural"),
         ("cmdstan", "surface"),
     ):
@@ -451,9 +452,14 @@ def test_draws_of_several_groups_inside_stan_follow_the_closed_form(tiny, protec
         assert np.all(np.abs(z.var(axis=0) - 1) < limit * np.sqrt(2.0 / len(z)) * 1.3)
 
 
-def test_stan_reports_the_surface_error_it_has(free, kept):
-    for fit in (free, kept):
-        assert fit.program in ("unrestricted", "restricted")
+def test_stan_reports_the_surface_error_it_has(small, kept):
+    brief = {"warmup": 200, "samples": 200, "engine": "embedded", "progress": False, "seed": 1}
+    for kind, protection in (
+        ("unrestricted", {}),
+        ("restricted", {"weights": kept.weights, "phi": kept.phi_held}),
+    ):
+        fit = ds.fit(small, program="natural", **protection, **brief)
+        assert fit.program == kind
         assert 0 < fit.surface_error < 1e-4
 
 

@@ -23,13 +23,14 @@ from scipy.spatial.distance import cdist
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import root_seed, stan_seed
+from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.latent import LatentModel
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
 from dsstan.models.adaptive.rules import RULES, AdaptiveRule
 from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
-from dsstan.models.arguments import check_cov_model
+from dsstan.models.arguments import check_cov_model, covariance_for
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import Predictive, carried_at
 from dsstan.models.priors import Priors
@@ -142,6 +143,7 @@ def fit_adaptive(
     by_site: bool = False,
     start: Fit | None = None,
     cov_model: str | None = None,
+    covariance: str | Covariance | None = None,
     priors: Priors | None = None,
     engine: str = "auto",
     chains: int = 4,
@@ -177,6 +179,9 @@ def fit_adaptive(
         The unrestricted fit: its draws start the chains, and disclosure compares with it.
     cov_model, priors, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
         See :func:`dsstan.fit`.
+    covariance
+        ``"exact"``, which is also ``"auto"``: smoothing that moves has no approximation. By
+        default that of ``start``, which must be exact then.
     nodes
         Nodes (G, H) of the surface, H on each side of the kink; by default as many as the
         tolerance needs. They cost G H Cholesky factors of N records, here and again in Stan.
@@ -205,6 +210,7 @@ def fit_adaptive(
     if start is not None and (start.problem is not problem or start.kind != "unrestricted"):
         raise InputError("start must be an unrestricted fit of the same problem")
     cov_model = check_cov_model(cov_model, start)
+    covariance_for(covariance, start, problem.n_records, exact_only="fit_adaptive")
     nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site)
     priors = priors or (start.prior_settings if start is not None else Priors())
     resolved = priors.resolve(problem.y, problem.X, problem.d_max, cov_model=cov_model)
@@ -289,6 +295,7 @@ def fit_adaptive(
         seconds=time.perf_counter() - begin,
         start=start,
         cov_model=cov_model,
+        nodes_asked=nodes,
         rule=chosen,
         nearest=nearest,
     )

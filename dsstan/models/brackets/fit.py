@@ -13,11 +13,12 @@ from scipy.linalg import pinvh
 from scipy.spatial.distance import cdist
 
 from dsstan.core.errors import DsstanWarning, InputError
+from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.base import Parameters
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.latent import LatentModel
 from dsstan.engines import SamplerSettings
-from dsstan.models.arguments import check_cov_model
+from dsstan.models.arguments import check_cov_model, covariance_for, unrestricted_start
 from dsstan.models.brackets.limits import Brackets, find_brackets
 from dsstan.models.brackets.truncated import fit_truncated
 from dsstan.models.brackets.truncation import truncated_normal
@@ -215,6 +216,7 @@ def fit_bracketed(
     start: BracketedFit | None = None,
     phi: float | None = None,
     cov_model: str | None = None,
+    covariance: str | Covariance | None = None,
     priors: Priors | None = None,
     engine: str = "auto",
     chains: int = 4,
@@ -222,6 +224,7 @@ def fit_bracketed(
     samples: int = 1000,
     adapt_delta: float = 0.9,
     max_treedepth: int = 10,
+    nodes: tuple[int, int] | None = None,
     seed: int | None = None,
     progress: bool | None = None,
 ) -> BracketedFit:
@@ -255,6 +258,10 @@ def fit_bracketed(
     cov_model
         Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`; by default
         that of ``start``, or the exponential.
+    covariance
+        ``"exact"``, which is also ``"auto"``: copies within brackets have no approximation.
+    nodes
+        As of :func:`dsstan.fit`; the truncated likelihood has none.
     priors, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
         As of :func:`dsstan.fit`.
 
@@ -282,6 +289,9 @@ def fit_bracketed(
         raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
     _check_start(start, problem, kept, weights, likelihood)
     named = check_cov_model(cov_model, start)
+    exact = covariance_for(covariance, start, problem.n_records, exact_only="fit_bracketed")
+    if nodes is not None and likelihood != "plain":
+        raise InputError('nodes belong to likelihood="plain", which has a surface: leave them out')
     common: dict[str, Any] = {"priors": priors, "engine": engine, "seed": seed}
     common |= {"weights": weights, "gamma": gamma, "phi": phi, "progress": progress}
     sampler: dict[str, Any] = {"chains": chains, "warmup": warmup, "samples": samples}
@@ -294,11 +304,17 @@ def fit_bracketed(
             problem,
             protection=protection,
             cov_model=named,
+            covariance=exact,
+            nodes=nodes,
             start=None if start is None else start.gaussian,
             **common,
             **sampler,
         )
-        own = {**_values(found), "start": start, "notes": (*found.notes, *notes)}
+        own = {
+            **_values(found),
+            "start": unrestricted_start(start),
+            "notes": (*found.notes, *notes),
+        }
         return BracketedFit(**own, brackets=kept, gaussian=found)
     if protection not in (None, "paper"):
         raise InputError(

@@ -15,7 +15,7 @@ from dsstan.core.seeds import STARTS, root_seed, stan_seed, stream
 from dsstan.covariance.correlation import correlation_code
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
-from dsstan.models.arguments import check_arguments
+from dsstan.models.arguments import check_arguments, unrestricted_start
 from dsstan.models.brackets.limits import Brackets
 from dsstan.models.conditions import Check, most_flagged
 from dsstan.models.priors import Priors, ResolvedPriors
@@ -66,7 +66,7 @@ def fit_truncated(
     A = np.ones(problem.n_records)
     if restricted:
         own = "Gaussian" if start is None else start.outcome  # the caller knows its kind
-        A = check_arguments(problem, weights, gamma, "paper", start, phi, True, "auto", own)
+        A = check_arguments(problem, weights, gamma, "paper", start, phi, True, own)
     if priors is None:
         priors = start.prior_settings if start is not None else Priors()
     resolved = priors.resolve(problem.y, problem.X, problem.d_max, cov_model=cov_model)
@@ -121,7 +121,7 @@ def fit_truncated(
         ),
         "seconds": time.perf_counter() - begin,
         # An unrestricted fit that took its phi from another is compared with none.
-        "start": start if restricted else None,
+        "start": unrestricted_start(start) if restricted else None,
         "notes": protection_notes(
             problem,
             weights,

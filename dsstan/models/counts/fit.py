@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.core.seeds import root_seed
+from dsstan.covariance.approximations import Covariance
 from dsstan.engines import SamplerSettings
 from dsstan.engines.programs import Program
+from dsstan.models.arguments import covariance_for, unrestricted_start
 from dsstan.models.counts.input import check_count_arguments, check_counts, read_offset
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
 from dsstan.models.counts.priors import CountPriors, ResolvedCountPriors
@@ -154,6 +156,7 @@ def fit_counts(
     start: CountFit | None = None,
     phi: float | None = None,
     cov_model: str | None = None,
+    covariance: str | Covariance | None = None,
     priors: CountPriors | None = None,
     sampler: str = "auto",
     engine: str = "auto",
@@ -191,6 +194,8 @@ def fit_counts(
     cov_model
         Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`; by default
         that of ``start``, or exponential.
+    covariance
+        ``"exact"``, which is also ``"auto"``: counts have no approximation.
     priors
         See :class:`CountPriors`; by default those of ``start``.
     sampler
@@ -235,6 +240,7 @@ def fit_counts(
     if sampler not in SAMPLERS:
         raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}")
     method = "laplace" if sampler == "auto" else sampler
+    covariance_for(covariance, start, problem.n_records, exact_only="fit_counts")
     if cov_model is None:
         cov_model = start.cov_model if start is not None else "exponential"
     if priors is None:
@@ -287,7 +293,7 @@ def fit_counts(
         nodes=run.nodes,
         verdict=task.verdict(run, _scalars(draws), weights),
         seconds=time.perf_counter() - begin,
-        start=start.start if start is not None and start.kind == "restricted" else start,
+        start=unrestricted_start(start),
         notes=notes,
         cov_model=cov_model,
         model=outcome,

@@ -13,10 +13,17 @@ from numpy.typing import NDArray
 from dsstan.core.errors import DsstanWarning, InputError, is_number
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import root_seed, stan_seed
+from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.correlation import correlation_code
 from dsstan.engines import Draws, SamplerSettings, get_engine
 from dsstan.engines.programs import Program
-from dsstan.models.arguments import check_arguments, check_cov_model, check_cut
+from dsstan.models.arguments import (
+    check_arguments,
+    check_cov_model,
+    check_cut,
+    covariance_for,
+    unrestricted_start,
+)
 from dsstan.models.conditions import Check, at_bounds, most_flagged
 from dsstan.models.groups.groups import Groups, not_estimable, read_groups
 from dsstan.models.groups.result import MultivariateFit, scalars_of
@@ -53,6 +60,7 @@ def fit_multivariate(
     group_scale: float | Sequence[float] | None = None,
     lkj_eta: float | None = None,
     cov_model: str | None = None,
+    covariance: str | Covariance | None = None,
     engine: str = "auto",
     chains: int = 4,
     warmup: int = 1000,
@@ -93,6 +101,8 @@ def fit_multivariate(
         Shape of the LKJ prior on the correlation of T; 1 is uniform, by default 2.
     cov_model
         Name of the correlation function; ``"exponential"`` by default.
+    covariance
+        ``"exact"``, which is also ``"auto"``: several groups have no approximation.
     engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
         As for :func:`dsstan.fit`.
 
@@ -131,7 +141,6 @@ def fit_multivariate(
         start,
         phi if restricted else None,
         hold_phi,
-        "auto",
         MultivariateFit.outcome,
     )
     used = protection if restricted else "none"
@@ -147,6 +156,7 @@ def fit_multivariate(
     if priors is None:
         priors = start.prior_settings if start is not None else Priors()
     named = check_cov_model(cov_model, start)
+    covariance_for(covariance, start, len(rows), exact_only="fit_multivariate")
     code = correlation_code(named)
     resolved = priors.resolve(problem.y[rows], problem.X[rows], problem.d_max, cov_model=named)
     spread = group_scales(group_scale, start, problem, rows)
@@ -225,7 +235,7 @@ def fit_multivariate(
         nodes=(0, 0),
         verdict=_verdict(draws, drawn.sampler, max_treedepth, resolved, held, weights, found),
         seconds=time.perf_counter() - begin,
-        start=start.start if start is not None and start.kind == "restricted" else start,
+        start=unrestricted_start(start),
         notes=notes,
         cov_model=named,
         groups=found,
