@@ -15,6 +15,7 @@ import pytest
 import dsstan as ds
 from conftest import small_table
 from dsstan import models
+from dsstan.comparison import baselines, frontier
 from dsstan.core.errors import InputError
 from dsstan.covariance import approximations
 from dsstan.covariance.approximations import EXACT, PredictiveProcess, Vecchia
@@ -25,6 +26,7 @@ from dsstan.models.counts.fit import fit_counts
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.result import Fit
 from dsstan.release.write import summary
+from dsstan.risk import targets
 from dsstan.risk.assessment import assess
 from dsstan.risk.disclosure import disclosure
 
@@ -231,3 +233,47 @@ def test_completed_tables_are_fitted_with_every_setting_of_the_first_fit(asked):
     free = ds.synthesise(kept.start, 4, imputations=2, seed=3, **ANYWAY)
     for part in free.parts:
         assert settings_of(part.fit) == settings_of(kept.start)
+
+
+@pytest.fixture(scope="module")
+def exact_free(problems, asked) -> Fit:
+    """An unrestricted fit that passes its verdict, with settings that are no defaults."""
+    longer = {"covariance": "exact", "warmup": 400, "samples": 350}
+    return ds.fit(problems["value"], seed=5, progress=False, **{**asked, **longer})
+
+
+REFITS: dict[str, tuple[Any, Callable[[Fit], object]]] = {
+    "targets": (
+        targets,
+        lambda free: targets.solve_targets(free, 0.4, 2, refits=1, draws=5, progress=False),
+    ),
+    "suppress": (
+        baselines,
+        lambda free: baselines.suppress(free, np.arange(30) == 29, 2, seed=4),
+    ),
+    "compare": (
+        frontier,
+        lambda free: frontier.compare(
+            free.problem, start=free, distances=[0.15], copies=[2], draws=5, progress=False
+        ),
+    ),
+}
+"""Who fits again with the settings of a fit: the module, and a call."""
+
+
+@pytest.mark.filterwarnings("ignore::dsstan.core.errors.DsstanWarning")  # few copies, few flags
+@pytest.mark.parametrize("name", REFITS)
+def test_whoever_fits_again_uses_every_setting_of_the_first_fit(exact_free, name, monkeypatch):
+    module, call = REFITS[name]
+    made = []
+
+    def noted(*args: Any, **how: Any) -> Fit:
+        made.append(ds.fit(*args, **how))
+        return made[-1]
+
+    monkeypatch.setattr(module, "fit", noted)
+    call(exact_free)
+    first = settings_of(exact_free)
+    assert made
+    for found in made:
+        assert {k: v for k, v in settings_of(found).items() if k in first} == first
