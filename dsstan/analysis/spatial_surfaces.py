@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ from dsstan.covariance.correlation import correlation
 from dsstan.models.effect_map import grid
 from dsstan.models.result import Fit
 
-__all__ = ["compare_surfaces", "predicted_surface", "surface_correlation"]
+__all__ = ["compare_surfaces", "predicted_surface", "surface_correlation", "surface_predictor"]
 
 Floats = NDArray[np.float64]
 
@@ -102,17 +104,27 @@ def _predicted(
     return np.asarray(data.X.mean(axis=0) @ beta + covariance[0] * R @ solved)
 
 
-def predicted_surface(
-    fit: Fit, y: Floats, covariance: tuple[float, float, float], cells: int = 30
-) -> Floats:
-    """The surface of :func:`compare_surfaces` from one response, shape (places,).
+def surface_predictor(
+    fit: Fit, covariance: tuple[float, float, float], cells: int = 30
+) -> Callable[[Floats], Floats]:
+    """The surface of :func:`compare_surfaces` as a function of one response.
 
-    Linear in y: the surface of the mean of the copies is the mean of their surfaces.
+    Linear in y: the surface of the mean of the copies is the mean of their surfaces. It returns
+    the surface at the places of the grid, shape (places,). The neighbours of many records are
+    looked up once, however many responses follow.
     """
     problem = fit.problem
     near = near_for(problem.sites)
     data = _Data(problem.X, problem.sites, problem.d_max, {}, fit.cov_model, near)
-    return _predicted(data, y, covariance, grid(fit, cells=cells))
+    places = grid(fit, cells=cells)
+    return lambda y: _predicted(data, y, covariance, places)
+
+
+def predicted_surface(
+    fit: Fit, y: Floats, covariance: tuple[float, float, float], cells: int = 30
+) -> Floats:
+    """The surface of :func:`surface_predictor` from one response."""
+    return surface_predictor(fit, covariance, cells)(y)
 
 
 def surface_correlation(a: Floats, b: Floats) -> float:

@@ -189,9 +189,11 @@ def plan_comparison(
     problem = _prepared(table, formula, settings)
     seconds = time.perf_counter() - begin
     check_comparison(problem, grid["copies"], grid["workers"], None)
+    covariance = choose_covariance(settings.get("covariance", "auto"), problem.n_records)
     what = {
         **_data(problem),
         "cov_model": settings.get("cov_model", "exponential"),
+        "covariance": covariance.name,
         "settings": len(cells) + 1,
         "copies": list(grid["copies"]),
         **_fits(problem, settings),

@@ -27,7 +27,7 @@ from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
 from dsstan.core.chebyshev import chebyshev_nodes, log_position_inv
 from dsstan.core.errors import DsstanWarning
-from dsstan.covariance.approximations import EXACT, choose_covariance
+from dsstan.covariance.approximations import choose_covariance
 from dsstan.covariance.eigenbasis import FreeSurface
 from dsstan.covariance.likelihood_surface import (
     HELD_OUT_PHI,
@@ -118,7 +118,7 @@ def rehearse(
     """
     large = choose_covariance(common.get("covariance") or "auto", problem.n_records)
     common = {**common, "covariance": large}
-    rows = _some_rows(problem, SMALL if large is EXACT else SMALL_OF_MANY)
+    rows = _some_rows(problem, SMALL if not large.approximate else SMALL_OF_MANY)
     part = problem if rows.size == problem.n_records else _part(problem, rows)
     iterations = common["warmup"] + common["samples"]
 
@@ -134,7 +134,7 @@ def rehearse(
     each = max(0.0, free.seconds - brief.seconds) / (sum(LONG) - sum(SHORT))
     fixed = max(0.0, brief.seconds - each * sum(SHORT))
     # The restricted run starts as the unrestricted one does, but for its surface of one node.
-    if large is not EXACT:
+    if large.approximate:
         # Everything before the sampler is linear in N, and the sampler does not know N.
         more = problem.n_records / part.n_records
         return Rehearsal(

@@ -31,7 +31,7 @@ from dsstan.core import above
 from dsstan.core.errors import DsstanError, InputError
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import FRONTIER, seed_of, stream
-from dsstan.covariance.latent import require_exact
+from dsstan.covariance.approximations import Covariance, choose_covariance
 from dsstan.engines import get_engine
 from dsstan.models.arguments import check_cov_model, settings_of
 from dsstan.models.continuous_weights import continuous_weights
@@ -79,7 +79,13 @@ class Frontier:
     computed: int
     seconds: float
 
-    def best(self, risk: str = "sd_at_risk_known", utility: str = "overlap") -> pd.DataFrame:
+    @property
+    def usual_risk(self) -> str:
+        """Risk by which settings are ordered: an sd, or a share where there is no attacker."""
+        attacked = self.table["sd_all"].notna().any()
+        return "sd_at_risk_known" if attacked else "share_at_risk"
+
+    def best(self, risk: str | None = None, utility: str = "overlap") -> pd.DataFrame:
         """Rows that no other row of the same L beats in both respects.
 
         Utilities within two Monte Carlo errors of each other count as equal.
@@ -88,12 +94,13 @@ class Frontier:
         ----------
         risk
             A column of sds, of which more is better, or ``"share_at_risk"``, of which
-            less is.
+            less is. By default ``"sd_at_risk_known"``; the share under the predictive process,
+            which has no sds.
         utility
             ``"overlap"`` or ``"surface"``, of which more is better, or ``"width_ratio"``,
             best at 1.
         """
-        safe, kept, error = self._worth(risk, utility).T
+        safe, kept, error = self._worth(risk or self.usual_risk, utility).T
         copies = self.table["copies"].to_numpy()
         keep = []
         for i in range(len(safe)):
@@ -113,6 +120,11 @@ class Frontier:
             self.table[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
             for name in (risk, utility)
         )
+        if risk.startswith("sd") and self.usual_risk.startswith("share"):
+            raise InputError(
+                "no sd of an intruder is computed under the predictive process: look at "
+                'risk="share_at_risk", or compare with covariance="vecchia"'
+            )
         if np.isnan(safe).any():
             raise InputError(
                 "no record is at risk: no rule of the grid flags any. Give a rule that does, or "
@@ -126,7 +138,7 @@ class Frontier:
         return np.column_stack([safe, kept, error])
 
     def plot(
-        self, risk: str = "sd_at_risk_known", utility: str = "overlap", floor: float | None = None
+        self, risk: str | None = None, utility: str = "overlap", floor: float | None = None
     ) -> Any:
         """Risk against utility; see :func:`dsstan.release.pictures.plots.plot_frontier`."""
         return above.call("plot_frontier", self, risk=risk, utility=utility, floor=floor)
@@ -135,6 +147,12 @@ class Frontier:
         columns = ["setting", "flagged", "copies", *RISKS, *UTILITIES, "passed"]
         text = self.table[columns].to_string(index=False, float_format=lambda v: f"{v:.3g}")
         lines = [f"Risk and utility; {int(self.at_risk.sum())} records at risk", text, LEGEND]
+        left_out = self.table["left_out"].max()
+        if left_out > 0:
+            lines.append(
+                "sds are from the records around each; in a sample, with three times as many "
+                f"around, they are smaller by {100 * left_out:.2g}% at most"
+            )
         return "\n".join(lines + [f"{name}: {why}" for name, why in self.failed.items()])
 
 
@@ -149,6 +167,7 @@ def compare(
     copies: Sequence[int] = (20,),
     start: Fit | None = None,
     cov_model: str | None = None,
+    covariance: str | Covariance | None = None,
     priors: Priors | None = None,
     relative: float = 0.10,
     draws: int | None = None,
@@ -178,6 +197,10 @@ def compare(
         The unrestricted fit; by default fitted here.
     cov_model, priors, engine, sampler
         See :func:`dsstan.fit`; by default those of ``start``.
+    covariance
+        Of all fits, as :func:`dsstan.fit` takes it: by default that of ``start``, else exact up
+        to 2000 records and Vecchia's approximation beyond. Under Vecchia's the sds come from the
+        records around each; the predictive process has none, and its risk is the shares.
     relative
         Tolerance of the shares.
     draws
@@ -204,7 +227,9 @@ def compare(
         and ``sd_at_risk_fixed``, the smallest sd of a record at risk that an intruder who
         knows all others is left with, where he knows the variances behind each copy and
         where they tell him nothing; ``sd_at_risk_median`` and ``sd_all``, where he knows
-        them, the median of those at risk and the smallest of all records; ``share_at_risk``,
+        them, the median of those at risk and the smallest of all records; ``left_out``, by how
+        much an approximated sd may be too large (:class:`dsstan.risk.attacker.Attack`), 0 where sds
+        are exact; ``share_at_risk``,
         ``share_others``, mean shares of copies near the truth; ``overlap`` (Karr et al.
         2006, at least 0) and ``width_ratio`` of the least-squares intervals, means over
         the terms; ``surface``, correlation of the copies' mean predicted surface with the
@@ -214,11 +239,13 @@ def compare(
     Raises
     ------
     InputError
-        If an argument is out of range, or the folder belongs to another problem.
+        If an argument is out of range, ``start`` has another covariance, or the folder belongs
+        to another problem.
     """
     begin = time.perf_counter()
     settings = grid_of(distances, correlations, continuous, gammas, protections)
     check_comparison(problem, copies, workers, start)
+    chosen = _covariance_of_all(problem, covariance, start)
     if cluster is not None and workers != 1:
         raise InputError("workers are threads of this process: leave them out with a cluster")
     store = Store(None if folder is None else Path(folder))
@@ -227,19 +254,15 @@ def compare(
     if start is None or engine != "auto":
         # Chosen here: a worker might choose another, and other draws with it.
         common["engine"] = get_engine(engine).name
-    common |= {
-        **{"progress": False, "priors": priors},
-        # Surfaces are judged with the exact covariance.
-        **{"cov_model": check_cov_model(cov_model, start), "covariance": "exact", **sampler},
-    }
+    common |= {"progress": False, "priors": priors, "covariance": chosen, **sampler}
+    common["cov_model"] = check_cov_model(cov_model, start)
     with threadpool_limits(limits=1, user_api="blas"):
         first = seed_of(stream(root, FRONTIER, b"unrestricted"))
-        if start is not None:
-            require_exact(start)
         free = start or fit(problem, seed=first, **{**common, "progress": progress})
         of = fingerprint(free)
         store.belongs_to(of)
-        unrestricted_terms(free)  # what every attack needs, once, before the threads
+        if chosen.has_attacker:
+            unrestricted_terms(free)  # what every attack needs, once, before the threads
         smoothed, unusable = _all_smoothed(free, settings)
         counts = sorted({int(c) for c in copies})
         judged = {"copies": counts, "relative": relative, "draws": draws}
@@ -280,6 +303,21 @@ def check_comparison(
         raise InputError("start is a fit of another problem")
     if start is not None and start.kind != "unrestricted":
         raise InputError("start must be the unrestricted fit")
+
+
+def _covariance_of_all(
+    problem: Problem, covariance: str | Covariance | None, start: Fit | None
+) -> Covariance:
+    """The covariance of every fit, so that settings differ in their protection alone."""
+    if covariance is None:
+        covariance = "auto" if start is None else start.covariance
+    chosen = choose_covariance(covariance, problem.n_records)
+    if start is not None and chosen != start.covariance:
+        raise InputError(
+            f"start was fitted with another covariance ({start.covariance}) than the one asked for "
+            f"({chosen}): leave covariance out, or fit start with it"
+        )
+    return chosen
 
 
 def fingerprint(free: Fit) -> str:
@@ -358,7 +396,8 @@ def _tasks(
     root: int,
 ) -> dict[Setting, _Task]:
     """No protection first, then every setting. Settings that flag the same records share a key."""
-    settled = {**judged, **common, "priors": repr(common["priors"]), "root": str(root), "of": of}
+    settled = {**judged, **common, "root": str(root), "of": of}
+    settled |= {"priors": repr(common["priors"]), "covariance": str(common["covariance"])}
     shared = json.dumps(settled, sort_keys=True).encode()
     out = {}
     for setting in (Setting("none"), *smoothed):

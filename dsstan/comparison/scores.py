@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.analysis.overlap import interval_overlap
-from dsstan.analysis.spatial_surfaces import predicted_surface, surface_correlation
+from dsstan.analysis.spatial_surfaces import surface_correlation, surface_predictor
 from dsstan.analysis.utility import least_squares, least_squares_of_copies
 from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
@@ -124,11 +124,13 @@ class Cell:
         Each L.
     known, fixed
         Attacker sds after each L, shape (len(copies), N): the variances known, or
-        telling nothing.
+        telling nothing. NaN where the covariance has no attacker.
     shares
         Share of copies near the truth, shape (len(copies), N).
     overlap, width_ratio, surface
         Utility at each L, a mean over several sets of L copies, and its Monte Carlo error.
+    left_out
+        See :class:`dsstan.risk.attacker.Attack`; 0 where the sds are exact or there are none.
     """
 
     gamma: float
@@ -146,21 +148,23 @@ class Cell:
     known: Floats = field(repr=False)
     fixed: Floats = field(repr=False)
     shares: Floats = field(repr=False)
+    left_out: float = 0.0
 
     def rows(self, at_risk: Truths) -> list[dict[str, Any]]:
         """One row for each L, the records at risk apart from the others."""
         out: list[dict[str, Any]] = []
         for i, count in enumerate(self.copies):
-            row: dict[str, Any] = {"copies": count}
-            for name, sd in (("sd_at_risk_known", self.known), ("sd_at_risk_fixed", self.fixed)):
-                row[name] = float(sd[i][at_risk].min()) if at_risk.any() else pd.NA
-            row["sd_at_risk_median"] = (
-                float(np.median(self.known[i][at_risk])) if at_risk.any() else pd.NA
-            )
-            row["sd_all"] = float(self.known[i].min())
-            for name, members in (("share_at_risk", at_risk), ("share_others", ~at_risk)):
-                share = self.shares[i][members]
-                row[name] = float(share.mean()) if share.size else pd.NA
+            known, fixed, shares = self.known[i], self.fixed[i], self.shares[i]
+            row: dict[str, Any] = {
+                "copies": count,
+                "sd_at_risk_known": _known(np.min, known[at_risk]),
+                "sd_at_risk_fixed": _known(np.min, fixed[at_risk]),
+                "sd_at_risk_median": _known(np.median, known[at_risk]),
+                "sd_all": _known(np.min, known),
+                "left_out": self.left_out,
+                "share_at_risk": _known(np.mean, shares[at_risk]),
+                "share_others": _known(np.mean, shares[~at_risk]),
+            }
             for name in ("overlap", "width_ratio", "surface"):
                 row[name] = getattr(self, name)[i]
                 row[f"{name}_error"] = getattr(self, f"{name}_error")[i]
@@ -168,24 +172,38 @@ class Cell:
         return out
 
 
+def _known(statistic: Callable[[Floats], Any], values: Floats) -> Any:
+    """A statistic of some records; missing where there is no record, or a value is unknown."""
+    found = float(statistic(values)) if values.size else np.nan
+    return pd.NA if np.isnan(found) else found
+
+
 def measure(
     fitted: Fit, free: Fit, copies: Sequence[int], relative: float, draws: int | None, seed: int
 ) -> Cell:
     """Risk and utility of one fit at every L.
 
-    A fit that failed its verdict is measured all the same, and says so.
+    A fit that failed its verdict is measured all the same, and says so. Under an approximated
+    covariance the attacker's sds come from the records around each, and beyond 2000 records the
+    surfaces from the sites around each place: no matrix of all pairs is made.
     """
-    found = attack(fitted, against=free, copies=max(copies), draws=draws, progress=False)
+    known = fixed = np.full((len(copies), fitted.problem.n_records), np.nan)
+    left_out = 0.0
+    if fitted.covariance.has_attacker:
+        found = attack(fitted, against=free, copies=max(copies), draws=draws, progress=False)
+        known = np.stack([found.sd(count, variances="known") for count in copies])
+        fixed = np.stack([found.sd(count) for count in copies])
+        left_out = found.left_out or 0.0
     truth = fitted.problem.original()
     sigma_sq, tau_sq, phi = (float(np.median(free.draws[k])) for k in ("sigma_sq", "tau_sq", "phi"))
-    covariance = (sigma_sq, tau_sq, phi)
-    original = predicted_surface(fitted, fitted.problem.y, covariance)
+    surface_of = surface_predictor(fitted, (sigma_sq, tau_sq, phi))
+    original = surface_of(fitted.problem.y)
     shares, means, errors = [], [], []
     for count in copies:
         near, kept = np.zeros(len(truth)), []
         for release in _sets(fitted, count, seed):
             near += within(release.values, truth, relative * np.abs(truth))
-            mean = predicted_surface(fitted, release.modelled().mean(axis=0), covariance)
+            mean = surface_of(release.modelled().mean(axis=0))
             kept.append((*_regression(release), surface_correlation(mean, original)))
         shares.append(near / len(kept))
         means.append(np.mean(kept, axis=0))
@@ -205,9 +223,10 @@ def measure(
         overlap_error=overlap_error,
         width_ratio_error=width_error,
         surface_error=surface_error,
-        known=np.stack([found.sd(count, variances="known") for count in copies]),
-        fixed=np.stack([found.sd(count) for count in copies]),
+        known=known,
+        fixed=fixed,
         shares=np.stack(shares),
+        left_out=left_out,
     )
 
 

@@ -115,7 +115,7 @@ class Covariance(ABC):
     approximate: ClassVar[bool] = True
     """Whether it stands in for the exact covariance."""
 
-    judged: ClassVar[bool] = True
+    has_attacker: ClassVar[bool] = True
     """Whether what an intruder learns can be computed under it."""
 
     @property

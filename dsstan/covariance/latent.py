@@ -55,10 +55,47 @@ def require_exact(model: SpatialModel) -> None:
     """
     if model.covariance.approximate:
         raise InputError(
-            f"this takes the exact covariance and the fit has another ({model.covariance}): "
-            "disclosure(), attack() and utility() take such a fit; for this, take a smaller table "
-            'or fit with covariance="exact"'
+            f"this needs the exact covariance and the fit has another ({model.covariance}): "
+            "disclosure(), attack(), compare() and utility() take such a fit; for this, take a "
+            'smaller table or fit with covariance="exact"'
         )
+
+
+ALL_PAIRS_LIMIT = 5000
+"""Most records for which measures hold matrices of all pairs."""
+
+ALL_PAIRS_MATRICES = 26
+"""N x N matrices of doubles that such a measure holds at its peak, as measured."""
+
+
+def require_all_pairs(what: str, *models: SpatialModel) -> None:
+    """Refuse, before anything is computed, fits that a measure of all pairs can't take.
+
+    Parameters
+    ----------
+    what
+        The function, as it is called.
+    models
+        The fits it would take, of one problem.
+
+    Raises
+    ------
+    InputError
+        If a covariance is approximated, or there are more than 5000 records.
+    """
+    limit = f"{what}() takes the exact covariance, up to {ALL_PAIRS_LIMIT:,} records"
+    instead = 'prepare() fewer records and fit them with covariance="exact"'
+    if all(model.covariance.has_attacker for model in models):
+        instead = f"use attack(), whose intruder knows all other records, or {instead}"
+    n = models[0].problem.n_records
+    if n > ALL_PAIRS_LIMIT:
+        memory = ALL_PAIRS_MATRICES * 8 * n**2 / 1024**3
+        raise InputError(
+            f"{limit}; for these {n:,} it would need about {memory:,.0f} GiB of memory: {instead}"
+        )
+    for model in models:
+        if model.covariance.approximate:
+            raise InputError(f"{limit}, and the fit has another ({model.covariance}): {instead}")
 
 
 class LatentModel:

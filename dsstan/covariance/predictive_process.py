@@ -36,7 +36,7 @@ class PredictiveProcess(Covariance):
     placement: str = "kmeans"
 
     name: ClassVar[str] = "predictive_process"
-    judged: ClassVar[bool] = False
+    has_attacker: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_count("knots", self.knots)

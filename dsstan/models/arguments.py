@@ -115,7 +115,7 @@ def covariance_for(
     if exact_only is None:
         return choose_covariance(covariance, n)
     chosen = choose_covariance(covariance, 0)
-    if chosen is not EXACT:
+    if chosen.approximate:
         raise InputError(
             f"{exact_only} works with the exact covariance only, not with {chosen}: give "
             'covariance="exact"'
@@ -153,7 +153,7 @@ def program_of(
         return "surface"
     if restricted and not hold_phi:
         raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
-    if covariance is not EXACT or problem.n_missing:
+    if covariance.approximate or problem.n_missing:
         raise InputError(
             "the program that takes natural data needs a response in every record, and the exact "
             'covariance: leave program at "auto"'

@@ -22,7 +22,6 @@ from dsstan.copies.chain import GivenSynthesis
 from dsstan.copies.published import check_public, held_columns, public_columns, synthetic
 from dsstan.core.errors import DisclosureError, InputError, ReleaseError
 from dsstan.core.workspace import private_folder
-from dsstan.covariance.approximations import PredictiveProcess
 from dsstan.models.result import Fit
 from dsstan.release.conditions import conditions
 from dsstan.release.exchange import draws_table
@@ -219,8 +218,8 @@ def can_assess(release: Synthesis) -> bool:
     gaussian = all(fit.outcome == "Gaussian" for fit in fits)
     single = release.problem.n_missing == 0 and len(release.steps) == 1
     free = release.fit.kind == "unrestricted" or release.fit.start is not None
-    reckoned = not any(isinstance(fit.covariance, PredictiveProcess) for fit in fits)
-    return gaussian and single and free and reckoned
+    attacked = all(fit.covariance.has_attacker for fit in fits)
+    return gaussian and single and free and attacked
 
 
 def check_format(format: str, by_row_groups: bool = False) -> None:

@@ -37,7 +37,7 @@ from dsstan.core.progress import progress_bar
 from dsstan.covariance.base import Parameters
 from dsstan.covariance.copy_law import copy_law, projected_precision, projection
 from dsstan.covariance.eigenbasis import alone
-from dsstan.covariance.latent import LatentModel
+from dsstan.covariance.latent import LatentModel, require_all_pairs
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
@@ -107,18 +107,18 @@ def attribute(
 ) -> Attribute:
     """Posterior of each value for one who knows all others, by importance sampling.
 
-    He is given what a release says of itself (model, protection, gamma, flags, a
-    held phi, prior scales) and none of the draws behind the copies. With the
-    variances fixed this is :class:`dsstan.risk.attacker.Attack` exactly; over a posterior
-    its sd is about between that class's bounds, which average over releases.
+    He is given what a release says of itself (model, protection, gamma, flags, a held phi, prior
+    scales) and none of the draws behind the copies. With the variances fixed this is
+    :class:`dsstan.risk.attacker.Attack` exactly; over a posterior its sd is about between that
+    class's bounds, which average over releases. It holds matrices of all pairs, so it takes the
+    exact covariance, up to 5000 records.
 
     Parameters
     ----------
     release
         The copies, as published.
     against
-        The unrestricted fit that gives what he believes without copies; by
-        default the one the release's fit started from.
+        The unrestricted fit of his belief without copies; by default that of the release's fit.
     records
         Positions of the records to look at, by default all.
     relative, absolute
@@ -131,11 +131,12 @@ def attribute(
     Raises
     ------
     InputError
-        If there is no unrestricted fit, a record, position or tolerance is
-        impossible, or too few draws are left.
+        If there is no unrestricted fit, a record, position or tolerance is impossible, too few
+        draws are left, a covariance is approximated, or there are more than 5000 records.
     """
     begin = time.perf_counter()
     fit, free, _, _ = planned_release(release, against, None, "auto")
+    require_all_pairs("attribute", fit, free)
     problem = fit.problem
     rows = record_positions(problem, records)
     if alone(problem.X)[rows].any():

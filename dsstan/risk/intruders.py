@@ -32,7 +32,7 @@ from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
 from dsstan.covariance.copy_law import copy_law, projection
-from dsstan.covariance.latent import LatentModel
+from dsstan.covariance.latent import LatentModel, require_all_pairs
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
@@ -128,7 +128,8 @@ def weak_attack(
     Exact linear algebra given the parameters; the information is averaged over
     posterior draws, and the error of that average is stated. Each radius costs at
     most about N^4 / 24 operations after the draws' N^3 each: seconds for 500
-    records, minutes for 2000.
+    records, minutes for 2000. It holds matrices of all pairs, so it takes the exact covariance,
+    up to 5000 records.
 
     Parameters
     ----------
@@ -153,11 +154,12 @@ def weak_attack(
     Raises
     ------
     InputError
-        If there is no unrestricted fit to compare with, or an argument is out of
-        range.
+        If there is no unrestricted fit to compare with, an argument is out of range, the
+        covariance of a fit is approximated, or there are more than 5000 records.
     """
     begin = time.perf_counter()
     fit, free, planned, effect = planned_release(release, against, copies, effect)
+    require_all_pairs("weak_attack", fit, free)
     if variances not in ("fixed", "known"):
         raise InputError('variances must be "fixed" or "known"')
     missing = _missing(fit.problem, knows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -17,12 +18,14 @@ from dsstan.cli.options import (
     AsJson,
     Chains,
     Coords,
+    CovarianceOf,
     CovModel,
     Crs,
     Distance,
     DryRun,
     Engine,
     Formula,
+    Neighbours,
     PhiBounds,
     Samples,
     Seed,
@@ -38,6 +41,7 @@ from dsstan.comparison.frontier import Frontier, compare
 from dsstan.core.errors import InputError
 from dsstan.core.progress import phase
 from dsstan.core.workspace import write_private
+from dsstan.covariance.approximations import choose_covariance, covariance_of
 from dsstan.covariance.protection import PROTECTIONS
 from dsstan.models.priors import Priors
 from dsstan.release.pictures.plots import plot_frontier, save
@@ -104,6 +108,8 @@ def compare_command(
     ] = 1,
     engine: Engine = "auto",
     cov_model: CovModel = "exponential",
+    covariance: CovarianceOf = "auto",
+    neighbours: Neighbours = None,
     phi_bounds: PhiBounds = None,
     workdir: WorkDir = None,
     chains: Chains = 4,
@@ -114,6 +120,12 @@ def compare_command(
 ) -> None:
     """Judge a grid of settings by risk and utility."""
     check_floor(floor)
+    chosen = covariance_of(covariance, neighbours)
+    if floor is not None and not choose_covariance(chosen, 0).has_attacker:
+        raise InputError(
+            f"--floor is compared with an intruder's sd, which --covariance {covariance} does not "
+            "have: leave the floor out, or take --covariance vecchia"
+        )
     ours = (out_folder / "run.json").is_file()
     if out_folder.is_dir() and any(out_folder.iterdir()) and not ours:
         raise InputError(f"{out_folder} holds other files: choose another folder")
@@ -131,6 +143,7 @@ def compare_command(
     fits: dict[str, Any] = {
         "priors": None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
         "cov_model": cov_model,
+        "covariance": chosen,
         "engine": engine,
         "seed": seed,
         **sampler,
@@ -214,20 +227,27 @@ def _show(found: Frontier, floor: float | None) -> None:
         numbers = ("sd_at_risk_known", "sd_all", "share_at_risk", "overlap", "surface")
         cells = [escape(f"{row['setting']}{poor} {mark}"), str(row["copies"]), str(row["flagged"])]
         for name in numbers:
-            missing = row[name] is None or row[name] != row[name]
-            cells.append("-" if missing else f"{row[name]:.2g}")
+            cells.append("-" if pd.isna(row[name]) else f"{row[name]:.2g}")
         table.add_row(*cells)
     out.print(table)
+    by = "least sd" if found.usual_risk.startswith("sd") else "near"
     out.print(
         f"{int(found.at_risk.sum())} records at risk, those that any rule of this grid flags. "
         "Least sd of them, and of all records, left to one who knows all others and the variances "
         "(modelled scale); near: share of the copies of those at risk within 10% of the truth; "
         "overlap of the regression's intervals; correlation of the predicted surfaces. * no other "
-        "setting with this L is better in least sd and overlap, ties within Monte Carlo error"
+        f"setting with this L is better in {by} and overlap, ties within Monte Carlo error"
     )
+    left_out = found.table["left_out"].max()
+    if left_out > 0:
+        out.print(
+            "The sds come from the records around each, and may be too large by "
+            f"{100 * left_out:.2g}%: a floor is compared with sds smaller by that much"
+        )
     if floor is not None:
         for words, column in (("every record", "sd_all"), ("those at risk", "sd_at_risk_known")):
-            good = found.table[found.table[column].fillna(0.0) >= floor].to_dict("records")
+            surely = found.table[column].fillna(0.0) / (1.0 + found.table["left_out"])
+            good = found.table[surely >= floor].to_dict("records")
             names = ", ".join(f"{r['setting']} (L = {r['copies']})" for r in good)
             say(f"Leave at least {floor:g} to {words}: {names or 'none'}")
     for name, reason in found.failed.items():

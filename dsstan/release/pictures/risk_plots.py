@@ -34,7 +34,7 @@ _WORDS = {
 def plot_frontier(
     frontier: Frontier,
     *,
-    risk: str = "sd_at_risk_known",
+    risk: str | None = None,
     utility: str = "overlap",
     floor: float | None = None,
 ) -> ggplot:
@@ -58,6 +58,7 @@ def plot_frontier(
         If a column is not one of these.
     """
     p9 = plotnine_module()
+    risk = risk or frontier.usual_risk
     best = frontier.best(risk, utility).sort_values(utility)
     for table in (points := frontier.table.copy(), best):
         _labelled(table)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dsstan.covariance.approximations import PredictiveProcess
 from dsstan.covariance.correlation import correlation_words
 from dsstan.release.conditions import conditions
 from dsstan.release.report.tables import meaning, sampler
@@ -121,7 +120,7 @@ def _unassessed(release: Synthesis) -> tuple[str, str]:
     shares = "Judge the release by these shares, and by the copies of the records that stand out."
     if len(release.steps) > 1 or release.fit.outcome != "Gaussian" or release.problem.n_missing:
         return "The closed forms take one Gaussian response without gaps", shares
-    if isinstance(release.fit.covariance, PredictiveProcess):
+    if not release.fit.covariance.has_attacker:
         return "No attacker is reckoned under the predictive process", shares
     return (
         "There is no unrestricted fit to hold this release against",
