@@ -6,16 +6,14 @@
  *   protection 1, paper:      D = tau_sq I
  *   protection 2, preserving: D_ii = tau_sq + sigma_sq (1 - A_ii^2)
  *
- *   rule 1: A_ii = 1 / sqrt(1 + gamma a_i),  gamma = max(0, kink / r - 1),
- *           a_i = 1 - correlation(nearest_i);  1 - exp(-phi nearest_i) where
- *           it is exponential. kink = 1 is gamma = sigma_sq / tau_sq - 1, and
- *           kink = (1 - alpha) / alpha the gamma of the paper's eq. alpha.
- *   rule 2: A_ii^2 = 1 - (1 - kept) s_i, s_i a smooth step about the distance
- *           reach / phi. As width falls to 0 it is the paper's flag.
+ *   A_ii = 1 / sqrt(1 + gamma a_i),  gamma = max(0, kink / r - 1),
+ *   a_i = 1 - correlation(nearest_i);  1 - exp(-phi nearest_i) where it is
+ *   exponential
  *
- * A depends on (phi, r = tau_sq / sigma_sq) alone, so the statistics of the
- * likelihood are those of a surface. gamma has a kink at r = kink: one
- * interpolant on each side.
+ * kink = 1 is gamma = sigma_sq / tau_sq - 1, and kink = (1 - alpha) / alpha the
+ * gamma of the paper's eq. alpha. A depends on (phi, r = tau_sq / sigma_sq)
+ * alone, so the statistics of the likelihood are those of a surface. gamma has
+ * a kink at r = kink: one interpolant on each side.
  */
 functions {
   #include functions/covariance.stanfunctions
@@ -23,7 +21,6 @@ functions {
   #include functions/surface.stanfunctions
   #include functions/adaptive.stanfunctions
   #include functions/priors.stanfunctions
-  #include functions/latent.stanfunctions
 }
 data {
   int<lower=1> N; // records
@@ -31,19 +28,18 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[N, 2] coords; // planar coordinates
+  // A switch because R alone differs, and fits are compared under each.
   int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   vector<lower=0>[N] nearest; // distance of each record to its neighbour
+  // A switch because D alone differs.
   int<lower=1, upper=2> protection; // 1 paper, 2 preserving
-  int<lower=1, upper=2> rule; // 1 continuous weights, 2 a step
-  real<lower=0> kink; // rule 1: gamma = max(0, kink / r - 1)
-  real<lower=0> reach; // rule 2: phi times the distance of the step
-  real<lower=0> width; // rule 2: of the step, in log distance
-  real<lower=0, upper=1> kept; // rule 2: 1 / (1 + gamma); 0 is gamma infinite
+  real<lower=0> kink; // gamma = max(0, kink / r - 1)
   real<lower=0> phi_lower; // bounds of the decay, inverse of their unit
   real<lower=phi_lower> phi_upper;
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
+  // A switch because results should hold under both: fit twice.
   int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
   array[2] real<lower=0> sigma_par; // scale, unused; or shape, scale
   array[2] real<lower=0> tau_par; // likewise
@@ -53,36 +49,30 @@ data {
   int<lower=0> n_check; // held-out points that measure the surface error
   vector<lower=phi_lower, upper=phi_upper>[n_check] check_phi;
   vector<lower=r_lower, upper=r_upper>[n_check] check_r;
-  int<lower=0, upper=1> draw_latent; // 1: draw w and a synthetic y
 }
 transformed data {
   if (phi_lower == 0 || r_lower == 0) {
     reject("phi_lower and r_lower must be above zero: their logs are taken");
   }
-  if (rule == 2 && (reach == 0 || width == 0)) {
-    reject("reach and width must be above zero under rule 2");
-  }
-  array[4] real par = {kink, reach, width, kept};
-  real split = rule == 2 ? r_upper : fmin(fmax(kink, r_lower), r_upper);
+  real split = fmin(fmax(kink, r_lower), r_upper);
   array[2] real phi_range = {phi_lower, phi_upper};
   array[2] real r_below = {r_lower, split};
   array[2] real r_above = {split, r_upper};
-  array[N] int kept_records = linspaced_int_array(N, 1, N);
   matrix[N, N] d = distances(coords, coords);
   matrix[P, P] factor = design_factor(X);
   vector[P] b_ls = least_squares(X, factor, y);
   matrix[N, P + 1] z = rotated_data(X, factor, b_ls, y);
   matrix[G, H * surface_size(P)] below
-    = adaptive_coefficients(d, nearest, rule, par, protection, cov_model, z,
-                            G, H, phi_range, r_below);
+    = adaptive_coefficients(d, nearest, kink, protection, cov_model, z, G,
+                            H, phi_range, r_below);
   matrix[G, H_above * surface_size(P)] above
-    = adaptive_coefficients(d, nearest, rule, par, protection, cov_model, z,
-                            G, H_above, phi_range, r_above);
+    = adaptive_coefficients(d, nearest, kink, protection, cov_model, z, G,
+                            H_above, phi_range, r_above);
   real error = 0;
   for (c in 1 : n_check) {
     matrix[1, surface_size(P)] exact
-      = adaptive_statistics(d, nearest, check_phi[c], check_r[c : c], rule,
-                            par, protection, cov_model, z);
+      = adaptive_statistics(d, nearest, check_phi[c], check_r[c : c], kink,
+                            protection, cov_model, z);
     error = fmax(error,
                  interpolation_error(
                    adaptive_at(below, above, H, H_above, check_phi[c],
@@ -108,21 +98,4 @@ model {
 }
 generated quantities {
   real surface_error = error;
-  vector[draw_latent ? N : 0] w;
-  vector[draw_latent ? N : 0] y_synthetic;
-  if (draw_latent) {
-    vector[N] a_diag = adaptive_diagonal(nearest, phi, tau_sq / sigma_sq,
-                                         rule, par, cov_model);
-    matrix[N, N] r_all = spatial_correlation(d, phi, cov_model);
-    vector[N] effect;
-    w = latent_rng(r_all, kept_records, eigen_system(r_all),
-                   eigen_system(
-                     smoothed_correlation(d, phi, a_diag, protection,
-                                          cov_model)),
-                   a_diag, protection, y - X * beta, sigma_sq, tau_sq);
-    effect = carried_effect(w, a_diag, protection);
-    for (i in 1 : N) {
-      y_synthetic[i] = normal_rng(X[i] * beta + effect[i], sqrt(tau_sq));
-    }
-  }
 }

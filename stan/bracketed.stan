@@ -14,7 +14,7 @@
 functions {
   #include functions/covariance.stanfunctions
   #include functions/priors.stanfunctions
-  #include functions/latent.stanfunctions
+  #include functions/copies.stanfunctions
   #include functions/brackets.stanfunctions
 }
 data {
@@ -30,15 +30,18 @@ data {
   array[N] int<lower=0, upper=1> has_high; // whether it has an upper end
   vector[N] low; // lower end on the modelled scale; not read without one
   vector[N] high; // upper end, likewise
+  // A switch because R alone differs, and fits are compared under each.
   int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   real<lower=0> phi_lower; // bounds of the decay, inverse of their unit;
   real<lower=phi_lower> phi_upper; // equal: the decay is held there
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
+  // A switch because results should hold under both: fit twice.
   int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
   array[2] real<lower=0> sigma_par; // scale, unused; or shape, scale
   array[2] real<lower=0> tau_par; // likewise
+  // A switch because copies take room and time, and fits need none.
   int<lower=0, upper=1> draw_latent; // 1: give w and draw a synthetic y
 }
 transformed data {

@@ -16,7 +16,6 @@
 functions {
   #include functions/covariance.stanfunctions
   #include functions/priors.stanfunctions
-  #include functions/latent.stanfunctions
   #include functions/groups.stanfunctions
 }
 data {
@@ -28,7 +27,9 @@ data {
   matrix[N, 2] coords; // planar coordinates
   array[N] int<lower=1, upper=n_groups> group; // group of each record
   vector<lower=0, upper=1>[N] A; // diagonal of A; 1 unflagged, 0 fully smoothed
+  // A switch because D alone differs, and under 3 the records used.
   int<lower=1, upper=3> protection; // 1 paper, 2 preserving, 3 cut
+  // A switch because R alone differs, and fits are compared under each.
   int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   real<lower=0> phi_lower; // bounds of the decay, inverse of their unit
   real<lower=phi_lower> phi_upper; // equal to phi_lower: the decay is held
@@ -36,11 +37,11 @@ data {
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // mu_j ~ normal(0, beta_scale_j)
   vector<lower=0>[P] group_scale; // delta_kj ~ normal(0, group_scale_j)
+  // A switch because results should hold under both: fit twice.
   int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
   array[2] real<lower=0> sigma_par; // of T_kk: scale, unused; or shape, scale
   array[2] real<lower=0> tau_par; // of tau_sq_k: likewise
   real<lower=0> lkj_eta; // correlation of T ~ lkj_corr(lkj_eta)
-  int<lower=0, upper=1> draw_latent; // 1: draw w and a synthetic y
 }
 transformed data {
   if (r_lower == 0 || lkj_eta == 0) {
@@ -61,12 +62,8 @@ transformed data {
   real log_det_b = 2 * sum(log(diagonal(cholesky_decompose(prior))));
   real angle_lower = atan(1 / sqrt(r_upper));
   real angle_upper = atan(1 / sqrt(r_lower));
-  matrix[draw_latent ? N : 0, draw_latent ? N : 0] d_all;
   if (held) {
     r_held = spatial_correlation(d, phi_lower, cov_model);
-  }
-  if (draw_latent) {
-    d_all = distances(coords, coords);
   }
 }
 parameters {
@@ -113,26 +110,11 @@ generated quantities {
   matrix[n_groups, n_groups] T = tcrossprod(t_factor);
   vector[n_groups] sigma_sq = diagonal(T);
   vector[Q] beta;
-  vector[draw_latent ? N : 0] w;
-  vector[draw_latent ? N : 0] y_synthetic;
   {
     matrix[n, n] v = group_covariance(spatial_correlation(d, phi, cov_model),
                                       T, tau_sq, group_kept, a_diag,
                                       protection);
     beta = coefficients_rng(bordered_statistics(v, z,
                               2 * z_size / min(tau_sq)), precision);
-    if (draw_latent) {
-      matrix[N, N] r_full = spatial_correlation(d_all, phi, cov_model);
-      vector[N] mean_y = group_design(X, y, group, n_groups)[ : , 1 : Q] * beta;
-      vector[N] effect;
-      w = group_latent_rng(eigen_system(r_full), r_full[ : , kept], kept, v,
-                           t_factor, tau_sq, group, a_diag, protection,
-                           y[kept] - mean_y[kept]);
-      effect = carried_effect(w, A, protection);
-      for (i in 1 : N) {
-        y_synthetic[i] = normal_rng(mean_y[i] + effect[i],
-                                    sqrt(tau_sq[group[i]]));
-      }
-    }
   }
 }

@@ -16,7 +16,7 @@ functions {
   #include functions/chebyshev.stanfunctions
   #include functions/surface.stanfunctions
   #include functions/priors.stanfunctions
-  #include functions/latent.stanfunctions
+  #include functions/copies.stanfunctions
 }
 data {
   int<lower=1> N; // records
@@ -24,19 +24,23 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[N, 2] coords; // planar coordinates
+  // A switch because R alone differs, and fits are compared under each.
   int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   vector<lower=0, upper=1>[N] A; // diagonal of A; 1 unflagged, 0 fully smoothed
+  // A switch because D alone differs, and under 3 the records used.
   int<lower=1, upper=3> protection; // 1 paper, 2 preserving, 3 cut
   real<lower=0> phi; // the decay held, inverse of the coordinates' unit
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
+  // A switch because results should hold under both: fit twice.
   int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
   array[2] real<lower=0> sigma_par; // scale, unused; or shape, scale
   array[2] real<lower=0> tau_par; // likewise
   int<lower=2> H; // nodes in log r
   int<lower=0> n_check; // held-out points that measure the surface error
   vector<lower=r_lower, upper=r_upper>[n_check] check_r;
+  // A switch because copies take room and time, and fits need none.
   int<lower=0, upper=1> draw_latent; // 1: draw w and a synthetic y
 }
 transformed data {

@@ -14,7 +14,7 @@ functions {
   #include functions/chebyshev.stanfunctions
   #include functions/surface.stanfunctions
   #include functions/priors.stanfunctions
-  #include functions/latent.stanfunctions
+  #include functions/copies.stanfunctions
 }
 data {
   int<lower=1> N; // records
@@ -22,12 +22,14 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[N, 2] coords; // planar coordinates
+  // A switch because R alone differs, and fits are compared under each.
   int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   real<lower=0> phi_lower; // bounds of the decay, inverse of their unit
   real<lower=phi_lower> phi_upper;
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
+  // A switch because results should hold under both: fit twice.
   int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
   array[2] real<lower=0> sigma_par; // scale, unused; or shape, scale
   array[2] real<lower=0> tau_par; // likewise
@@ -36,6 +38,7 @@ data {
   int<lower=0> n_check; // held-out points that measure the surface error
   vector<lower=phi_lower, upper=phi_upper>[n_check] check_phi;
   vector<lower=r_lower, upper=r_upper>[n_check] check_r;
+  // A switch because copies take room and time, and fits need none.
   int<lower=0, upper=1> draw_latent; // 1: draw w and a synthetic y
 }
 transformed data {

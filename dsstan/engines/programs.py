@@ -57,7 +57,7 @@ class Program:
 
     @cached_property
     def includes(self) -> tuple[str, ...]:
-        """Function files that the program includes, in order."""
+        """Files that the program includes, in order; they include no others."""
         return tuple(_INCLUDE.findall(self.source))
 
     @cached_property

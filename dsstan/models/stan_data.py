@@ -33,6 +33,22 @@ def natural_data(
     cov_model: str = "exponential",
 ) -> dict[str, Any]:
     """Data of ``unrestricted.stan`` or ``restricted.stan``."""
+    data = shared_data(problem, held, priors, surface, cov_model)
+    data["draw_latent"] = int(draw_latent)
+    if held is not None:
+        number = {"paper": 1, "preserving": 2, "cut": 3}[protection]
+        data |= {"A": A, "protection": number, "phi": held}
+    return data
+
+
+def shared_data(
+    problem: Problem,
+    held: float | None,
+    priors: ResolvedPriors,
+    surface: Surface,
+    cov_model: str,
+) -> dict[str, Any]:
+    """Data of every program that builds its own surface; those of phi where it is free."""
     rng = np.random.default_rng(0)
     low, high = np.log(priors.r_bounds)
     data: dict[str, Any] = {
@@ -46,7 +62,6 @@ def natural_data(
         "H": surface.nodes[1],
         "n_check": STAN_CHECKS,
         "check_r": np.exp(rng.uniform(low, high, STAN_CHECKS)),
-        "draw_latent": int(draw_latent),
     }
     if held is None:
         low, high = np.log(priors.phi_bounds)
@@ -56,9 +71,6 @@ def natural_data(
             "G": surface.nodes[0],
             "check_phi": np.exp(rng.uniform(low, high, STAN_CHECKS)),
         }
-    else:
-        number = {"paper": 1, "preserving": 2, "cut": 3}[protection]
-        data |= {"A": A, "protection": number, "phi": held}
     return data
 
 

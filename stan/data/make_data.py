@@ -22,14 +22,14 @@ from scipy.spatial.distance import cdist
 from dsstan.covariance.likelihood_surface import Surface, build_surface
 from dsstan.engines import SamplerSettings
 from dsstan.engines.base import jsonable
-from dsstan.models.adaptive.fit import AdaptiveRule
+from dsstan.models.adaptive.rules import AdaptiveRule
 from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.brackets.truncated import bracketed_data
 from dsstan.models.counts.outcomes import OUTCOMES
 from dsstan.models.counts.priors import CountPriors
 from dsstan.models.counts.runs import Task
 from dsstan.models.priors import Priors, ResolvedPriors
-from dsstan.models.stan_data import natural_data
+from dsstan.models.stan_data import natural_data, shared_data
 from dsstan.models.weights import neighbour_distances, smoothing
 from dsstan.table.problem import Problem, prepare
 
@@ -129,14 +129,13 @@ def all_data() -> dict[str, dict[str, Any]]:
             **priors.stan_data(),
             "group_scale": list(GROUP_SCALE),
             "lkj_eta": 2.0,
-            "draw_latent": 1,
         },
         **{law.program: counts(name) for name, law in OUTCOMES.items()},
         "adaptive": {
-            **natural_data(problem, ones, "paper", None, priors, made),
-            **AdaptiveRule().stan_data("exponential"),
+            **shared_data(problem, None, priors, made, "exponential"),
             "nearest": neighbour_distances(problem),
             "protection": 1,
+            "kink": AdaptiveRule().kink,
             "H": ADAPTIVE_NODES,
             "H_above": ADAPTIVE_NODES,
         },

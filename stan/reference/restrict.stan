@@ -6,8 +6,8 @@
  *   w | sigma_sq        ~ normal(0, sigma_sq R(phi))
  *
  * gamma = infinity is A_ii = 0, so that w*_i = A_ii w_i is exactly zero. For
- * teaching, and for the tests that hold the marginal programs against it. w
- * has one value a distinct site, so that coincident records are legal.
+ * reading, and for the tests that compare the fast programs with it. w has one
+ * value a site, so that several records may share a place.
  */
 functions {
   #include functions/covariance.stanfunctions
@@ -20,6 +20,7 @@ data {
   matrix[N, P] X; // design matrix
   vector[N] y; // response on the modelled scale
   matrix[n_sites, 2] coords; // planar coordinates of the sites
+  // A switch because R alone differs, and fits are compared under each.
   int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   array[N] int<lower=1, upper=n_sites> site; // the site of each record
   vector<lower=0, upper=1>[N] A; // diagonal of A; 1 unflagged, 0 fully smoothed
@@ -27,6 +28,7 @@ data {
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
+  // A switch because results should hold under both: fit twice.
   int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
   array[2] real<lower=0> sigma_par; // scale, unused; or shape, scale
   array[2] real<lower=0> tau_par; // likewise

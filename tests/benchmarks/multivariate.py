@@ -76,7 +76,6 @@ def data_of(records: int) -> dict[str, Any]:
         **resolved.stan_data(),
         "group_scale": [3.0, 3.0],
         "lkj_eta": 2.0,
-        "draw_latent": 0,
     }
 
 

@@ -533,14 +533,21 @@ def test_a_failed_compilation_is_not_taken_for_a_program_later(mini, log):
     assert len(compiled_files(log)) == 1
 
 
-def test_a_changed_function_file_is_another_entry_of_the_cache(mini, log):
-    functions = mini.folder / "some.stanfunctions"
-    mini.path.write_text("functions {\n#include some.stanfunctions\n}\n" + MINI)
+@pytest.mark.parametrize("block", ["functions", "data"])
+def test_a_changed_included_file_is_another_entry_of_the_cache(mini, log, block):
+    mini.folder.joinpath("shared").mkdir()
+    included = mini.folder / "shared" / "some.stan"
+    source = MINI if "functions {" in MINI else "functions {\n}\n" + MINI
+    mini.path.write_text(
+        source.replace(f"{block} {{\n", f"{block} {{\n  #include shared/some.stan\n", 1)
+    )
+    assert Program("mini").includes == ("shared/some.stan",)
     for text in ("// one\n", "// two\n"):
-        functions.write_text(text)
+        included.write_text(text)
         CmdStanEngine().prepare(Program("mini"))
-    first, second = compiled_files(log)
-    assert Path(first).parent != Path(second).parent
+    first, second = (Path(file).parent for file in compiled_files(log))
+    assert first != second
+    assert (second / "shared" / "some.stan").read_text() == "// two\n"
 
 
 def test_another_cmdstan_is_another_entry_of_the_cache(mini, log, tmp_path, monkeypatch):

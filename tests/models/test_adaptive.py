@@ -18,13 +18,11 @@ from dsstan.core.errors import InputError
 from dsstan.covariance.copy_law import copy_law
 from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.likelihood_surface import build_surface
-from dsstan.engines import SamplerSettings, get_engine
-from dsstan.engines.programs import Program
-from dsstan.models.adaptive.fit import AdaptiveRule, fit_adaptive
+from dsstan.engines import get_engine
+from dsstan.models.adaptive.fit import AdaptiveRule, adaptive_data, fit_adaptive
 from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
 from dsstan.models.posterior import latent_draws, parameters_at
 from dsstan.models.predictive import carried_effect
-from dsstan.models.stan_data import natural_data
 from dsstan.models.weights import gamma_from_alpha, neighbour_distances
 from dsstan.risk.attacker import attack
 from dsstan.table.datasets import load_simulated
@@ -150,13 +148,18 @@ def test_log_density_of_the_program(engine, small, name, protection):
     surface = build_adaptive_surface(
         setting, small.X, small.y, phi_bounds=PHI_BOUNDS, r_bounds=R_BOUNDS
     )
-    data = program_data(small, rule, protection, resolved, surface)
+    program, data = adaptive_data(small, setting, resolved, surface)
+    assert program.name == ("surface" if name == "step" else "adaptive")
     points = [
         {"beta": [5.0, 0.6], "sigma_sq": 1.4, "tau_sq": 0.2, "phi": 4.4},
         {"beta": [4.0, 1.0], "sigma_sq": 0.3, "tau_sq": 2.0, "phi": 30.0},
         {"beta": [6.0, 0.1], "sigma_sq": 20.0, "tau_sq": 0.01, "phi": 1.6},
     ]
-    got = get_engine(engine).log_density(Program("adaptive"), data, points)
+    given = points
+    if name == "step":
+        own = ("beta", "sigma_sq", "tau_sq")
+        given = [{**{key: p[key] for key in own}, "phi_free": [p["phi"]]} for p in points]
+    got = get_engine(engine).log_density(program, data, given)
     for value, p in zip(got, points, strict=True):
         want = surface.log_density(np.array(p["beta"]), p["sigma_sq"], p["tau_sq"], p["phi"])
         want += stats.norm(0, resolved.beta_scale).logpdf(p["beta"]).sum()
@@ -173,20 +176,6 @@ def test_log_density_of_the_program(engine, small, name, protection):
 def jacobian(x, low, high):
     """Log Jacobian of Stan's transform of a bounded parameter."""
     return np.log(x - low) + np.log(high - x) - np.log(high - low)
-
-
-def program_data(problem, rule, protection, resolved, surface, **more):
-    """Data of ``adaptive.stan``."""
-    ones = np.ones(problem.n_records)
-    return {
-        **natural_data(problem, ones, protection, None, resolved, surface.below),
-        **rule.stan_data("exponential"),
-        "nearest": neighbour_distances(problem),
-        "protection": 1 if protection == "paper" else 2,
-        "H": surface.below.nodes[1],
-        "H_above": surface.above.nodes[1],
-        **more,
-    }
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +215,7 @@ def test_frozen_weights_are_the_restricted_model(small, free):
         seed=6,
         **common,
     )
+    assert frozen.program == "surface"
     p = parameters_at(frozen, 0, 0)
     np.testing.assert_allclose(frozen.diagonal(p), want.A, atol=1e-10)
     held = [{k: v for k, v in scalars(f).items() if k != "phi"} for f in (frozen, want)]
@@ -321,41 +311,6 @@ def test_a_step_carries_w_star_also_with_infinite_gamma(small, free):
     partly = (here.A > 0) & (here.A < 1)
     assert partly.any()
     assert np.array_equal(carried[partly], here.A[partly])
-
-
-def test_draws_inside_stan_follow_the_closed_form(small):
-    rule, protection = AdaptiveRule(), "paper"
-    resolved = ds.Priors(phi_bounds=PHI_BOUNDS).resolve(small.y, small.X, small.d_max)
-    setting = Setting(
-        cdist(small.sites, small.sites), neighbour_distances(small), rule, protection, "exponential"
-    )
-    surface = build_adaptive_surface(
-        setting, small.X, small.y, phi_bounds=PHI_BOUNDS, r_bounds=R_BOUNDS
-    )
-    data = program_data(small, rule, protection, resolved, surface, draw_latent=1)
-    init = {"beta": [5.0, 0.7], "sigma_sq": 1.5, "tau_sq": 0.3, "phi": 4.0}
-    drawn = get_engine("embedded").sample(
-        Program("adaptive"),
-        data,
-        settings=SamplerSettings(chains=1, warmup=300, samples=400),
-        seed=7,
-        inits=[init],
-    )
-    scores, noise = [], []
-    for i in range(0, 400, 2):
-        sigma_sq, tau_sq, phi = (float(drawn[k][0, i]) for k in ("sigma_sq", "tau_sq", "phi"))
-        A, V = by_hand(small, rule, protection, phi, sigma_sq, tau_sq)
-        K = sigma_sq * np.exp(-phi * cdist(small.sites, small.sites))
-        KA, residual = K * A, small.y - small.X @ drawn["beta"][0, i]
-        w = drawn["w"][0, i]
-        sd = np.sqrt(np.diag(K - KA @ np.linalg.solve(V, KA.T)))
-        scores.append((w - KA @ np.linalg.solve(V, residual)) / sd)
-        mean = small.X @ drawn["beta"][0, i] + A * w
-        noise.append((drawn["y_synthetic"][0, i] - mean) / np.sqrt(tau_sq))
-    for z in (np.array(scores), np.array(noise)):
-        limit = z_limit(2 * small.n_records)
-        assert np.all(np.abs(z.mean(axis=0)) < limit / np.sqrt(len(z)))
-        assert np.all(np.abs(z.var(axis=0) - 1) < limit * np.sqrt(2.0 / len(z)) * 1.3)
 
 
 def test_the_attacker_takes_A_of_each_draw(adaptive, free):

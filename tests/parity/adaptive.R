@@ -63,7 +63,7 @@ for (name in c("hand", "simulated")) {
         }, numeric(1))
         record_density(
           paste("program", model, rule, protection, sep = "/"),
-          "adaptive.stan gives the complete log density, interpolated by many nodes",
+          "adaptive.stan, or surface.stan for a step, gives the complete log density",
           sprintf("%s, %s, rule %s, %s", case$words, model, rule, protection), full,
           "mvtnorm::dmvnorm, stats::dnorm"
         )

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.likelihood_surface import response_log_density, rotate
 from dsstan.models.adaptive.rules import AdaptiveRule
-from dsstan.models.adaptive.surface import Setting
+from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
 from dsstan.models.weights import neighbour_distances
 
 from .cases import Case, case
@@ -64,14 +64,26 @@ def response(c: Case, model: str, rule: str, protection: str) -> Floats:
 
 
 def program(c: Case, model: str, rule: str, protection: str) -> Floats:
-    """``adaptive.stan`` at every point."""
+    """``adaptive.stan``, or ``surface.stan`` for a step, at every point."""
     priors = prior_settings(c)
     g, h, above = NODES[rule]
+    if rule == "step":
+        sites, nearest = c.problem.sites, neighbour_distances(c.problem)
+        built = build_adaptive_surface(
+            Setting(cdist(sites, sites), nearest, RULES[rule], protection, model),
+            c.problem.X,
+            c.problem.y,
+            phi_bounds=c.phi_bounds,
+            r_bounds=priors.r_bounds,
+            nodes=(g, h),
+        )
+        data = {**built.below.stan_data(), **priors.stan_data()}
+        return log_density("surface", data, c.points, priors, "phi_free")
     data = {
         **_natural(c),
         **priors.stan_data(),
         **_phi_range(c),
-        **RULES[rule].stan_data(model),
+        "kink": RULES[rule].kink,
         "cov_model": correlation_code(model),
         "nearest": neighbour_distances(c.problem),
         "protection": 1 if protection == "paper" else 2,
@@ -81,6 +93,5 @@ def program(c: Case, model: str, rule: str, protection: str) -> Floats:
         "n_check": 0,
         "check_phi": [],
         "check_r": [],
-        "draw_latent": 0,
     }
     return log_density("adaptive", data, c.points, priors, "phi")

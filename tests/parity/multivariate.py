@@ -93,7 +93,6 @@ def _at(point: dict[str, Any], A: Floats, protection: str, free: str | None) -> 
         **resolved.stan_data(),
         "group_scale": own["group_scale"],
         "lkj_eta": own["lkj_eta"],
-        "draw_latent": 0,
     }
     root, angle = np.hypot(sigma, tau), np.arctan2(sigma, tau)
     ends = np.arctan(1 / np.sqrt(np.array(own["r_bounds"][::-1])))

@@ -25,7 +25,7 @@ INCLUDES = (
     "surface",
     "adaptive",
     "priors",
-    "latent",
+    "copies",
     "brackets",
     "groups",
     "counts",
@@ -210,16 +210,11 @@ def test_interpolation_error_is_the_difference_of_two_log_densities(rng):
     assert got == pytest.approx(0.125, rel=CLOSE)
 
 
-@pytest.mark.parametrize("rule", [AdaptiveRule(), AdaptiveRule("step", gamma=4.0)])
+@pytest.mark.parametrize("rule", [AdaptiveRule(), AdaptiveRule("alpha", alpha=0.2)])
 @pytest.mark.parametrize("kind", [1, 2, 3])
 def test_the_adaptive_surface_in_stan_is_the_one_built_by_lapack(places, rng, rule, kind):
     name, nearest = CORRELATIONS[kind - 1], np.sort(cdist(places, places), axis=1)[:, 1]
-    given = rule.stan_data(name)
-    of = {
-        "rule": given["rule"],
-        "par": [given[k] for k in ("kink", "reach", "width", "kept")],
-        "kind": kind,
-    }
+    of = {"kink": rule.kink, "kind": kind}
     A = call("adaptive_diagonal", nearest=nearest, phi=3.0, r=0.2, **of)
     np.testing.assert_allclose(A, rule.diagonal(nearest, 3.0, 0.2, name), rtol=CLOSE)
     assert call("adaptive_diagonal", nearest=0 * nearest, phi=3.0, r=0.2, **of)[0] == 1
@@ -419,13 +414,9 @@ def test_bordered_statistics_and_the_collapsed_density(groups):
 
 
 def test_draws_of_several_groups_are_called_by_the_program():
-    """Neither ``"coefficients_rng"`` nor ``"group_latent_rng"`` can be called alone.
-
-    tests/stan/test_programs.py holds what they draw against the closed form.
-    """
+    """``"coefficients_rng"`` can't be called alone; test_stan compares its draws with the law."""
     text = (stan_folder() / "multivariate.stan").read_text()
     assert "coefficients_rng(" in text
-    assert "group_latent_rng(" in text
 
 
 @pytest.mark.parametrize(("kind", "name"), [(1, "exponential"), (2, "matern32"), (3, "matern52")])

@@ -32,15 +32,43 @@ def section(name: str) -> str:
     return README.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
 
 
-def named(name: str, heading: str) -> list[str]:
-    """Names in the table below one heading of a program's section."""
-    text = section(name).split(f"### {heading} of {name}\n", 1)[1].split("\n### ", 1)[0]
-    return re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+def rows(text: str) -> list[tuple[list[str], str]]:
+    """Names and the rest of each row of a table whose first column has names alone."""
+    found = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (.*) \|$", text, re.MULTILINE)
+    return [(re.findall(r"\w+", names), rest) for names, rest in found]
+
+
+def table(name: str) -> tuple[str, str]:
+    """The two parts of a program's table, data and output."""
+    text = section(name).split(f"### Data and output of {name}\n", 1)[1]
+    data, output = text.split("| **Output** | |\n")
+    return data, output
+
+
+def named(part: str) -> list[str]:
+    """Names in a part of a program's table."""
+    return [name for names, _ in rows(part) for name in names]
+
+
+def shared(heading: str) -> set[str]:
+    """Names that a table of the section on all programs explains."""
+    text = section("What all programs share").split(f"### {heading} that programs share\n", 1)[1]
+    return {name for names, _ in rows(text.split("\n### ", 1)[0]) for name in names}
+
+
+def whole(name: str) -> str:
+    """Text of a program with the lines that it shares with others, without functions."""
+
+    def lines(found: re.Match[str]) -> str:
+        text = (STAN / found[2]).read_text(encoding="utf-8")
+        return "".join(f"{found[1]}{line}\n" for line in text.splitlines())
+
+    return re.sub(r"^( *)#include (shared/\S+)\n", lines, Program(name).source, flags=re.MULTILINE)
 
 
 def block(name: str, kind: str) -> str:
     """A block of a program without its comments, or nothing where there is none."""
-    source = re.sub(r"//.*", "", re.sub(r"/\*.*?\*/", "", Program(name).source, flags=re.DOTALL))
+    source = re.sub(r"//.*", "", re.sub(r"/\*.*?\*/", "", whole(name), flags=re.DOTALL))
     found = re.search(rf"^{kind} {{(.*?)^}}", source, re.DOTALL | re.MULTILINE)
     return found[1] if found else ""
 
@@ -76,7 +104,8 @@ def fences(text: str, language: str) -> list[str]:
 
 
 def test_every_program_has_a_section_and_a_row() -> None:
-    programs = {p.relative_to(STAN).with_suffix("").as_posix() for p in STAN.rglob("*.stan")}
+    files = [p for p in STAN.rglob("*.stan") if p.parent.name != "shared"]
+    programs = {p.relative_to(STAN).with_suffix("").as_posix() for p in files}
     assert programs == set(ALL)
     for name in ALL:
         assert f"\n## {name}\n" in README
@@ -91,14 +120,40 @@ def test_every_file_of_functions_is_named() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_data_names_agree_in_program_readme_and_json(name: str) -> None:
     names = declared(name, "data")
-    assert named(name, "Data") == names
+    assert named(table(name)[0]) == names
     assert sorted(data_of(name)) == sorted(names)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_parameters_and_generated_quantities_are_described(name: str) -> None:
     names = declared(name, "parameters", "transformed parameters", "generated quantities")
-    assert named(name, "Parameters and generated quantities") == names
+    assert named(table(name)[1]) == names
+
+
+TOPICS = "records|sites|smoothing|ranges|priors|surface|copies|parameters"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_name_is_explained_in_its_row_or_in_the_shared_tables(name: str) -> None:
+    for part, heading in zip(table(name), ("Data", "Output"), strict=True):
+        for names, rest in rows(part):
+            if re.match(rf"({TOPICS})\b", rest):
+                assert set(names) <= shared(heading)
+            else:
+                assert ":" in rest
+                assert not set(names) & shared(heading)
+
+
+def test_the_readme_opens_with_what_the_models_of_the_paper_say_in_stan() -> None:
+    opening = README.split("\n## ", 1)[0].replace("\\|", "|")
+    for name in ("hier", "restrict"):
+        text = opening.split(f"| `reference/{name}.stan` |\n", 1)[1].split("\n\n", 1)[0]
+        quoted = re.findall(r"`(target \+= [^`]*;)`", text)
+        assert len(quoted) == 2
+        model = "".join(block(f"reference/{name}", "model").split())
+        for line in quoted:
+            assert "".join(line.split()) in model
+    assert opening.index("reference/hier.stan") < opening.index("The fast programs")
 
 
 @pytest.mark.parametrize("name", [n for n in ALL if "A" in declared(n, "data")])

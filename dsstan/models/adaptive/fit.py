@@ -6,8 +6,9 @@ the distance to the nearest neighbour and a global parameter set by the variance
     a_i = 1 - exp(-phi min_j d_ij),    gamma = max(0, sigma_sq / tau_sq - 1)
 
 with both inside the sampler. A is then a function of (phi, r), r = tau_sq / sigma_sq, and so of
-a node of the profile surface; ``stan/adaptive.stan`` is the model. What it does to flagged and
-to other records is measured in ``docs/explain/adaptive.md``.
+a node of the profile surface; ``stan/adaptive.stan`` is the model. Under the rule ``"step"`` A does
+not depend on r and the surface is one interpolant, which ``stan/surface.stan`` takes. What the
+rules do to flagged and to other records is measured in ``docs/explain/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from dsstan.covariance.latent import LatentModel
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
 from dsstan.models.adaptive.rules import RULES, AdaptiveRule
-from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
+from dsstan.models.adaptive.surface import AdaptiveSurface, Setting, build_adaptive_surface
 from dsstan.models.arguments import check_cov_model, covariance_for
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import Predictive, carried_at
-from dsstan.models.priors import Priors
+from dsstan.models.priors import Priors, ResolvedPriors
 from dsstan.models.result import Fit
-from dsstan.models.stan_data import initial_values, natural_data
+from dsstan.models.stan_data import initial_values, shared_data
 from dsstan.models.verdict import diagnose
 from dsstan.models.weights import PAPER_CORRELATION, Weights, neighbour_distances
 from dsstan.table.problem import Problem, require_complete
@@ -45,7 +46,6 @@ __all__ = ["RULES", "AdaptiveFit", "AdaptiveRule", "fit_adaptive"]
 Floats = NDArray[np.float64]
 
 PROTECTIONS = ("paper", "preserving")
-PROGRAM = "adaptive"
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,8 @@ def fit_adaptive(
         default that of ``start``, which must be exact then.
     nodes
         Nodes (G, H) of the surface, H on each side of the kink; by default as many as the
-        tolerance needs. They cost G H Cholesky factors of N records, here and again in Stan.
+        tolerance needs. Below the kink they cost G H Cholesky factors of N records, here and
+        again in Stan; a step costs G eigendecompositions, here alone.
 
     Returns
     -------
@@ -227,21 +228,12 @@ def fit_adaptive(
             seed=stan_seed(root),
             advance=advance,
         )
-    ones = np.ones(problem.n_records)
-    data = {
-        **natural_data(
-            problem, ones, protection, None, resolved, surface.below, cov_model=cov_model
-        ),
-        **chosen.stan_data(cov_model),
-        "nearest": nearest,
-        "protection": 1 + PROTECTIONS.index(protection),
-        "H": surface.below.nodes[1],
-        "H_above": surface.above.nodes[1],
-    }
-    inits = initial_values(start, surface.below, resolved, None, chains, root, natural=True)
+    program, data = adaptive_data(problem, setting, resolved, surface)
+    natural = program.name == "adaptive"
+    inits = initial_values(start, surface.below, resolved, None, chains, root, natural)
     with progress_bar(f"adaptive fit: sampling ({runner.name})", progress) as advance:
         drawn = runner.sample(
-            Program(PROGRAM),
+            program,
             data,
             settings=settings,
             seed=stan_seed(root),
@@ -249,7 +241,9 @@ def fit_adaptive(
             advance=advance,
         )
     draws = {key: drawn[key] for key in ("beta", "sigma_sq", "tau_sq", "phi")}
-    error = max(surface.error, float(np.max(drawn["surface_error"])))
+    error = surface.error
+    if natural:
+        error = max(error, float(np.max(drawn["surface_error"])))
     a, A = _means(draws, chosen, nearest, cov_model)
     nan = float("nan")
     return AdaptiveFit(
@@ -275,8 +269,8 @@ def fit_adaptive(
         prior_settings=priors,
         engine=runner.name,
         engine_version=runner.version,
-        program=PROGRAM,
-        fingerprint=Program(PROGRAM).fingerprint,
+        program=program.name,
+        fingerprint=program.fingerprint,
         seed=root,
         settings=settings,
         surface_error=error,
@@ -299,6 +293,32 @@ def fit_adaptive(
         rule=chosen,
         nearest=nearest,
     )
+
+
+def adaptive_data(
+    problem: Problem, setting: Setting, priors: ResolvedPriors, surface: AdaptiveSurface
+) -> tuple[Program, dict[str, Any]]:
+    """The program that samples under a rule, and its data.
+
+    Parameters
+    ----------
+    problem, setting
+        The table; rule, protection and correlation function.
+    priors
+        Every prior setting as a number.
+    surface
+        Its nodes are those of ``adaptive.stan``; of a step it is itself the data, of
+        ``surface.stan``.
+    """
+    if setting.rule.name == "step":
+        return Program("surface"), {**surface.below.stan_data(), **priors.stan_data()}
+    return Program("adaptive"), {
+        **shared_data(problem, None, priors, surface.below, setting.cov_model),
+        "nearest": setting.nearest,
+        "protection": 1 + PROTECTIONS.index(setting.protection),
+        "kink": setting.rule.kink,
+        "H_above": surface.above.nodes[1],
+    }
 
 
 def _rule(

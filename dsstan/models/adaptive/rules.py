@@ -113,17 +113,6 @@ class AdaptiveRule:
         with np.errstate(divide="ignore"):
             return np.asarray((np.log(nearest) + np.log(phi / self.reach(cov_model))) / self.width)
 
-    def stan_data(self, cov_model: str) -> dict[str, float]:
-        """Data of ``adaptive.stan`` that say the rule."""
-        step = self.name == "step"
-        return {
-            "rule": 2 if step else 1,
-            "kink": 1.0 if step else self.kink,
-            "reach": self.reach(cov_model),
-            "width": self.width,
-            "kept": self.kept,
-        }
-
     def settings(self) -> dict[str, float | str]:
         """The settings that the rule uses, for ``settings.json``."""
         if self.name != "step":

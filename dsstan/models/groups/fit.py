@@ -183,7 +183,6 @@ def fit_multivariate(
         **resolved.stan_data(),
         "group_scale": list(spread),
         "lkj_eta": float(eta),
-        "draw_latent": 0,
     }
     kind = "restricted" if restricted else "unrestricted"
     runner = get_engine(engine)
