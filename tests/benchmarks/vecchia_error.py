@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from test_large import divergences, shifts
+from test_vecchia import divergences, shifts
 
 NEIGHBOURS = (5, 10, 15, 20, 30)
 ORDERINGS = ("maxmin", "coordinate")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import MODEL, environment, inside  # noqa: F401
+from test_app import MODEL, environment, inside  # noqa: F401
 
 from conftest import small_table
 from dsstan.cli import app as cli

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 import typer
-from test_cli import MODEL, inside  # noqa: F401
+from test_app import MODEL, inside  # noqa: F401
 
 import dsstan as ds
 from conftest import ROOT, small_table

@@ -8,7 +8,7 @@ import tomllib
 import numpy as np
 import pandas as pd
 import pytest
-from test_cli import inside  # noqa: F401
+from test_app import inside  # noqa: F401
 
 from conftest import small_table
 from dsstan.cli.app import synthesise

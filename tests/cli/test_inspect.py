@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from test_cli import inside  # noqa: F401
+from test_app import inside  # noqa: F401
 
 import dsstan as ds
 from dsstan.release.write import write_release

@@ -14,7 +14,7 @@ import cmdstanpy
 import numpy as np
 import pytest
 from faults import children_of
-from test_cli import inside  # noqa: F401
+from test_app import inside  # noqa: F401
 from test_engines import MINI_DATA, MINI_INITS, compiled, mini, private  # noqa: F401
 from test_engines import QUICK as QUICK_SAMPLER
 

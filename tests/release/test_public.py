@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow
 import pytest
-from test_release import QUICK, _released
+from test_write import QUICK, _released
 
 import dsstan as ds
 from conftest import small_table

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from test_release import QUICK, all_flagged, alone, none_flagged, one_copy, planted  # noqa: F401
+from test_write import QUICK, all_flagged, alone, none_flagged, one_copy, planted  # noqa: F401
 
 import dsstan as ds
 from conftest import small_table
