@@ -21,7 +21,7 @@ from test_formula import REFUSED
 from test_fuzz import CASES
 from test_reading import BAD_JOBS, JOB
 
-from dsstan.cli.app import synthesise
+from dsstan.cli.command_line import synthesise
 from dsstan.cli.job import read_job
 from dsstan.core.errors import DsstanError
 from dsstan.table.formula import parse

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_app import MODEL, environment, inside  # noqa: F401
+from test_command_line import MODEL, environment, inside  # noqa: F401
 
 from conftest import small_table
-from dsstan.cli import app as cli
+from dsstan.cli import command_line as cli
 from dsstan.cli.exit_codes import EXIT_CODES, EXIT_INTERRUPTED
 from dsstan.core.errors import DsstanError, DsstanWarning, EngineError, InputError
 from dsstan.covariance.protection import PROTECTIONS

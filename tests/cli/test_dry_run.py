@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from memory import table_of
-from test_app import MODEL, inside  # noqa: F401
+from test_command_line import MODEL, inside  # noqa: F401
 
 import dsstan as ds
 from conftest import small_table

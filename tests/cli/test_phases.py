@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from test_app import MODEL, QUICK, environment
+from test_command_line import MODEL, QUICK, environment
 
 import dsstan as ds
 from conftest import small_table

@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 
 import dsstan as ds
 from conftest import ROOT
-from dsstan.cli.app import synthesise as command
+from dsstan.cli.command_line import synthesise as command
 from dsstan.cli.job import read_job
 from dsstan.core.errors import DsstanError
 from dsstan.engines import SamplerSettings

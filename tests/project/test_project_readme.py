@@ -13,7 +13,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from conftest import ROOT, leave_out, small_table
-from dsstan.cli.app import synthesise
+from dsstan.cli.command_line import synthesise
 from dsstan.cli.job import read_job
 from dsstan.release.reading import read_table
 

@@ -15,7 +15,7 @@ import pytest
 
 import dsstan as ds
 from conftest import ROOT, small_table
-from dsstan.cli.app import synthesise as command
+from dsstan.cli.command_line import synthesise as command
 from dsstan.cli.job import read_job
 from dsstan.core.errors import InputError, ReleaseError
 from dsstan.release.metadata import check_metadata

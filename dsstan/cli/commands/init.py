@@ -95,7 +95,7 @@ def init_command(
     ] = None,
 ) -> None:
     """Write a commented job file to fill in."""
-    from dsstan.cli.app import synthesise  # cli imports this module
+    from dsstan.cli.command_line import synthesise  # cli imports this module
 
     job = job.expanduser()
     if os.path.lexists(job):

@@ -18,7 +18,7 @@ import pytest
 
 import dsstan as ds
 from conftest import small_table
-from dsstan.cli import app as cli
+from dsstan.cli import command_line as cli
 from dsstan.cli.doctor import Finding, examine
 from dsstan.copies.protect import stage_seeds
 from dsstan.core.errors import InputError
