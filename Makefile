@@ -33,6 +33,7 @@ parity: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python tests/benchmarks/run.py
 	$(BIN)/python tests/benchmarks/models.py
+	$(BIN)/python tests/benchmarks/import_time.py
 
 trust: $(VENV)/.test
 	$(BIN)/python tests/faults.py

@@ -49,7 +49,8 @@ MOVED = {
     "large.neighbours": "covariance.vecchia.neighbours",
     "large.parquet": "table.parquet",
     "large.preconditioner": "covariance.vecchia.preconditioner",
-    "large.predictive_process": "covariance.process_statistics covariance.process_latent covariance.knots",
+    "large.predictive_process": "covariance.process_statistics covariance.process_latent "
+    "covariance.knots",
     "large.spread": "covariance.vecchia.spread",
     "large.strata": "copies.strata",
     "large.vecchia": "covariance.vecchia.statistics",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.utility import LEVEL, Utility, combine
@@ -162,6 +162,8 @@ def combine_many(
         raise InputError(f"null needs one finite value a term, shape ({p},)")
     u_bar = u.mean(axis=0)
     _check_covariance(u_bar, "the mean covariance")
+    from scipy import stats  # half a second to import
+
     statistic, r, df2 = (float(v) for v in joint_statistic(q, u, q0))
     deviation = q - q[0]  # exactly 0 where all copies agree
     between = np.atleast_2d(np.cov(deviation, rowvar=False))
@@ -311,7 +313,7 @@ def pool(
     names = None if terms is None else tuple(terms)
     if first is not None:
         q, u, names = _apply(estimator, first, "the original", names)
-        half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(np.diag(u))
+        half = stdtrit(df, 0.5 + level / 2) * np.sqrt(np.diag(u))
         reference = (q - half, q + half)
         ends = (*reference, np.full(q.size, float(df)))
         rows += _rows("original", names, q, np.diag(u), ends, reference)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from dsstan.analysis.pooling import SMOOTHING_BIAS, PooledAnalysis, pool
 from dsstan.analysis.spatial_estimators import (
@@ -398,7 +398,7 @@ def recover_parameters(
         if blind:
             low, high = np.full(3, -np.inf), np.full(3, np.inf)
         elif len(q) == 1:
-            half = norm.ppf(0.5 + level / 2) * np.sqrt(u[0])
+            half = ndtri(0.5 + level / 2) * np.sqrt(u[0])
             low, high = centre - half, centre + half
         else:
             pooled = combine(q, u, level=level)

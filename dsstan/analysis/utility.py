@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning, InputError
@@ -114,7 +114,7 @@ def combine(
     variance = u_bar + b / copies
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         df = (copies - 1) * (1.0 + copies * u_bar / np.where(b > 0, b, 0.0)) ** 2
-    half = stats.t.ppf(0.5 + level / 2, np.where(b > 0, df, np.inf)) * np.sqrt(variance)
+    half = stdtrit(np.where(b > 0, df, np.inf), 0.5 + level / 2) * np.sqrt(variance)
     df = np.where(b > 0, df, np.inf)
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
 
@@ -171,7 +171,7 @@ def combine_nested(q: Floats, u: Floats, *, level: float = LEVEL) -> Pooled:
         df = np.where(variance < least, M * (R - 1) * (1.0 + M * u_bar / w) ** 2, df)
     df = np.where((b == 0) & (w == 0), np.inf, np.maximum(df, M - 1.0))
     variance = np.maximum(variance, least)
-    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(variance)
+    half = stdtrit(df, 0.5 + level / 2) * np.sqrt(variance)
     q_bar = means.mean(axis=0)
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
 
@@ -190,7 +190,7 @@ def least_squares(X: Floats, y: Floats, *, level: float = LEVEL) -> Pooled:
     """Ordinary least squares with intervals, of one data set."""
     coef, u = ols(X, y)
     df = np.full(coef.size, float(len(y) - coef.size))
-    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(u)
+    half = stdtrit(df, 0.5 + level / 2) * np.sqrt(u)
     return Pooled(coef, u, df, coef - half, coef + half)
 
 

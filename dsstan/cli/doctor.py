@@ -5,15 +5,24 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from importlib.metadata import version
 
 from dsstan._version import __version__
-from dsstan.core.errors import DsstanError
+from dsstan.core.errors import DsstanError, InputError
+from dsstan.core.optional import place_of
 from dsstan.engines import CmdStanEngine, EmbeddedEngine
 from dsstan.engines.cmdstan import program_cache
 from dsstan.engines.programs import PROGRAMS, Program
 from dsstan.table.datasets import san_francisco_source
+
+OPTIONAL = (
+    ("libpysal", "examples", "the Baltimore example"),
+    ("rdata", "examples", "the San Francisco example"),
+    ("geopandas", "geo", "tables with points"),
+    ("distributed", "distributed", "worker processes"),
+    ("arviz", "arviz", "posteriors for ArviZ"),
+)
+"""Libraries that only some users need, the extra that installs each, and what it is for."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ def examine() -> list[Finding]:
             Finding(tool, place is not None, place or f"apt-get install {package}", purpose)
         )
     findings.append(_programs())
-    findings.append(_libpysal())
+    findings += [_library(*optional) for optional in OPTIONAL]
     source = san_francisco_source()
     findings.append(
         Finding(
@@ -87,10 +96,10 @@ def _programs() -> Finding:
         return Finding("Stan programs", False, str(error), "every fit")
 
 
-def _libpysal() -> Finding:
-    """The package that carries the Baltimore sales."""
+def _library(package: str, extra: str, purpose: str) -> Finding:
+    """A library that only some users need."""
     try:
-        there, detail = find_spec("libpysal") is not None, version("libpysal")
-    except PackageNotFoundError:
-        there, detail = False, 'pip install "dsstan[examples]"'
-    return Finding("libpysal", there, detail, "the Baltimore example")
+        place_of(package, extra)
+    except InputError as missing:
+        return Finding(package, False, str(missing), purpose)
+    return Finding(package, True, version(package), purpose)

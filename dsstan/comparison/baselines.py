@@ -23,7 +23,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.spatial.distance import cdist
-from scipy.stats import truncnorm
 
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.spatial_estimators import near_for
@@ -367,6 +366,8 @@ def _error(m: Protected, free: Fit, without: Floats, draws: int) -> Floats:
     sd = np.where(m.revealed, 0.0, without)
     if m.top is None:
         return np.broadcast_to(sd, (2, sd.size)) if m.error_sd is None else m.error_sd
+    from scipy.stats import truncnorm  # half a second to import
+
     # Top-coded: the leave-one-out law cut from below, mixed over draws.
     hidden, model, moments = np.flatnonzero((sd > 0) & (sd < np.inf)), LatentModel(free), []
     cut = float(free.problem.transform.forward(np.array([m.top]))[0])

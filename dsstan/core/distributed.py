@@ -7,7 +7,6 @@ records.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import secrets
@@ -25,6 +24,7 @@ import scipy
 
 from dsstan._version import __version__
 from dsstan.core.errors import DsstanWarning, EngineError, InputError
+from dsstan.core.optional import needed
 from dsstan.core.workers import Cluster
 from dsstan.core.workspace import private_folder
 
@@ -70,8 +70,9 @@ def connect(cluster: Any) -> Iterator[Cluster]:
     if isinstance(cluster, Cluster):
         yield cluster
         return
-    _require_distributed()
-    from distributed import Client
+    # cryptography makes the keys that keep other users of this machine out.
+    needed("cryptography", "distributed")
+    Client = needed("distributed", "distributed").Client
 
     if isinstance(cluster, Client):
         if cluster.asynchronous:
@@ -127,16 +128,6 @@ def outcomes(
     ):
         for number, outcome in each:
             yield names[number], outcome
-
-
-def _require_distributed() -> None:
-    """Say how to get what is needed."""
-    # cryptography makes the keys that keep other users of this machine out.
-    for package in ("distributed", "cryptography"):
-        if importlib.util.find_spec(package) is None:
-            raise InputError(
-                f'a cluster needs the Python package {package}: pip install "dsstan[distributed]"'
-            )
 
 
 @contextmanager

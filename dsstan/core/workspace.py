@@ -2,6 +2,9 @@
 
 A private folder holds a marker that its run keeps locked. The lock goes with the run,
 whatever ended it, so a folder whose marker can be locked is a leftover.
+
+The lock is the system's own rather than filelock's, which empties the file that it has locked: a
+leftover's marker says where its other folder is.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 __all__ = ["FEWEST", "ROUNDINGS", "Rounding", "find_rounding"]
 
@@ -171,6 +170,8 @@ def _chain(counts: list[int], spread: float, decimals: int) -> list[int]:
 
 def _shares(units: list[int], found: list[int], n: int) -> list[float]:
     """Share of values rounded to each step, by the count of multiples of each, of n values."""
+    from scipy.stats import binom  # half a second to import
+
     shares: list[float] = []
     for k, unit in enumerate(units):
         left = found[0] / n - sum(shares)

@@ -18,7 +18,7 @@ from conftest import ROOT, small_table
 from dsstan.cli.command_line import synthesise as command
 from dsstan.cli.job import read_job
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.release.metadata import check_metadata
+from dsstan.release.metadata import SCHEMA, check_metadata
 from dsstan.release.reading import read_release, read_table
 from dsstan.table.cells import is_formula
 
@@ -153,6 +153,7 @@ def test_a_release_is_read_back_with_all_it_holds(releases, kind, part):
 
 def test_metadata_meets_its_schema(releases):
     schema = json.loads((ROOT / "docs" / "metadata.schema.json").read_text())
+    assert schema == SCHEMA, "python -m dsstan.release.metadata > docs/metadata.schema.json"
     jsonschema.Draft202012Validator.check_schema(schema)
     for folder in releases[1].values():
         content = json.loads((folder / "public" / "metadata.json").read_text())

@@ -346,7 +346,7 @@ def test_names_from_the_data_are_text_on_both_pages(hostile, tmp_path):
     assert "<b>0</b>&é" in "".join(t["text"] for t in Page(report(hostile, tmp_path)).all("title"))
     cells = [t["text"] for t in Page(facts(hostile)).all("th")]
     assert HOSTILE in cells
-    heads = [t["text"] for t in Page(report(hostile, tmp_path)).of_class("gt_group_heading")]
+    heads = [t["text"] for t in Page(report(hostile, tmp_path)).of_class("group-heading")]
     assert any(HOSTILE in head for head in heads), heads
 
 
