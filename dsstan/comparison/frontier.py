@@ -12,11 +12,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,9 @@ from threadpoolctl import threadpool_limits
 from dsstan._version import __version__
 from dsstan.comparison.scores import LEGEND, Cell, Setting, Store, grid_of, measure
 from dsstan.core import above
+from dsstan.core.distributed import connect
 from dsstan.core.errors import DsstanError, InputError
+from dsstan.core.executors import ThisProcess
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import FRONTIER, seed_of, stream
 from dsstan.covariance.approximations import Covariance, choose_covariance
@@ -266,8 +266,9 @@ def compare(
         smoothed, unusable = _all_smoothed(free, settings)
         counts = sorted({int(c) for c in copies})
         judged = {"copies": counts, "relative": relative, "draws": draws}
-        tasks = _tasks(free, of, smoothed, judged, common, root)
-        cells, failed, computed = _run(tasks, store, free, workers, cluster, progress)
+        tasks = _tasks(of, smoothed, judged, common, root)
+        where = ThisProcess(workers) if cluster is None else cluster
+        cells, failed, computed = _run(tasks, store, free, where, progress)
     at_risk = np.zeros(problem.n_records, dtype=bool)
     for own, _ in smoothed.values():
         at_risk |= own.flagged & (own.rule != "continuous")
@@ -381,14 +382,13 @@ def _labels(setting: Setting, weights: Weights | None, cell: Cell) -> dict[str, 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """One setting to be judged: its key in the store, and the work."""
+    """One setting to be judged: its key in the store, and what :func:`_judge` takes."""
 
     key: str
-    work: partial[Cell]
+    arguments: tuple[Any, ...]
 
 
 def _tasks(
-    free: Fit,
     of: str,
     smoothed: dict[Setting, Smoothed],
     judged: dict[str, Any],
@@ -406,7 +406,7 @@ def _tasks(
         mark += b"" if own is None else own.a.tobytes()
         key = hashlib.sha256(mark + shared).hexdigest()[:32]
         protection = {"weights": own, "gamma": gamma, "protection": setting.protection}
-        out[setting] = _Task(key, partial(_judge, free, protection, judged, common, root, mark))
+        out[setting] = _Task(key, (protection, judged, common, root, mark))
     return out
 
 
@@ -430,17 +430,21 @@ def _run(
     tasks: dict[Setting, _Task],
     store: Store,
     free: Fit,
-    workers: int,
     cluster: Any,
     progress: bool | None,
 ) -> tuple[dict[Setting, Cell], dict[Setting, str], int]:
     """Judge what the store lacks; a setting that fails costs itself alone."""
     found = {task.key: store.read(task.key) for task in tasks.values()}
     cells = {key: cell for key, cell in found.items() if cell is not None}
-    missing = {task.key: task.work for task in tasks.values() if task.key not in cells}
+    missing = {task.key: task.arguments for task in tasks.values() if task.key not in cells}
     failures: dict[str, str] = {}
-    judged = _in_threads(missing, workers) if cluster is None else _on(cluster, missing, free)
-    with progress_bar("compare", progress) as advance, closing(judged):
+    with (
+        progress_bar("compare", progress) as advance,
+        # No worker starts where nothing is missing.
+        connect(cluster if missing else ThisProcess()) as executor,
+        executor.share(free) as shared,
+        closing(executor.each(_judge, {k: (shared, *a) for k, a in missing.items()})) as judged,
+    ):
         for done, (key, outcome) in enumerate(judged, 1):
             if isinstance(outcome, DsstanError):
                 failures[key] = str(outcome)
@@ -453,31 +457,3 @@ def _run(
     good = {s: cells[task.key] for s, task in tasks.items() if task.key in cells}
     bad = {s: failures[task.key] for s, task in tasks.items() if task.key in failures}
     return good, bad, len(missing) - len(failures)
-
-
-_Outcomes = Generator[tuple[str, Cell | BaseException], None, None]
-"""Settings by key as they are ready, with what went wrong in place of a cell."""
-
-
-def _in_threads(missing: dict[str, partial[Cell]], workers: int) -> _Outcomes:
-    """Judge settings in threads of this process."""
-    with ThreadPoolExecutor(workers) as pool:
-        running = {pool.submit(work): key for key, work in missing.items()}
-        try:
-            for future in as_completed(running):
-                error = future.exception()
-                yield running[future], future.result() if error is None else error
-        finally:
-            for future in running:
-                future.cancel()
-
-
-def _on(cluster: Any, missing: dict[str, partial[Cell]], free: Fit) -> _Outcomes:
-    """Judge settings on worker processes; the table and the unrestricted fit move once."""
-    from dsstan.core.distributed import outcomes
-
-    if not missing:
-        return
-    calls = {key: work.args[1:] for key, work in missing.items()}
-    with closing(outcomes(cluster, _judge, calls, first=free)) as done:
-        yield from done

@@ -20,7 +20,7 @@ from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed, seed_of
-from dsstan.core.workspace import write_private
+from dsstan.core.workspace import keep_private, lasting_folder
 from dsstan.covariance.protection import PROTECTIONS
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
@@ -265,16 +265,7 @@ class Store:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        if folder is None:
-            return
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.chmod(0o700)
-        except OSError as error:
-            raise InputError(
-                f"the folder {folder} can't be made: {error.strerror or type(error).__name__}"
-            ) from None
+        self.folder = None if folder is None else lasting_folder(folder)
 
     def root(self, seed: int | None) -> int:
         """The folder's root seed, else the one given or a fresh one, which is kept."""
@@ -341,12 +332,5 @@ class Store:
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         """Write a file whole: infinite sds and gammas are JSON's extension that Python reads."""
-        if self.folder is None:
-            return
-        try:
-            write_private(self.folder / f"{name}.json", json.dumps(content).encode())
-        except OSError as error:
-            raise InputError(
-                f"the folder {self.folder} can't be written to: "
-                f"{error.strerror or type(error).__name__}"
-            ) from None
+        if self.folder is not None:
+            keep_private(self.folder / f"{name}.json", json.dumps(content).encode())

@@ -31,11 +31,13 @@ except ImportError:  # not on Windows, where no leftover is ever taken for one
 
 from dsstan.core.errors import InputError
 from dsstan.core.places import note_place, noted_places
-from dsstan.core.private_file import write_private
+from dsstan.core.private_file import keep_private, lasting_folder, write_private
 
 __all__ = [
     "Leftover",
     "end_processes",
+    "keep_private",
+    "lasting_folder",
     "leftovers",
     "private_folder",
     "remove",

@@ -118,6 +118,9 @@ class Covariance(ABC):
     has_attacker: ClassVar[bool] = True
     """Whether what an intruder learns can be computed under it."""
 
+    sums_over_records: ClassVar[bool] = False
+    """Whether its statistics are sums over records, which workers can share."""
+
     @property
     def settings(self) -> dict[str, Any]:
         """The name and every setting, for ``settings.json``."""

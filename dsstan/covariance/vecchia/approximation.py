@@ -38,6 +38,7 @@ class Vecchia(Covariance):
     ordering: str = "maxmin"
 
     name: ClassVar[str] = "vecchia"
+    sums_over_records: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("neighbours", self.neighbours)
