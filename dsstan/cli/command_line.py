@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -15,66 +16,17 @@ from dsstan.cli.commands.demo import demo_command
 from dsstan.cli.commands.init import init_command
 from dsstan.cli.commands.inspect import inspect_command
 from dsstan.cli.commands.steps import OF_A_STEP, chain_workdir, run_chain
+from dsstan.cli.commands.synthesise import synthesise
 from dsstan.cli.doctor import examine
-from dsstan.cli.dry_run import plan_release
 from dsstan.cli.exit_codes import run_command
 from dsstan.cli.job import arguments_of, parsed_job
-from dsstan.cli.options import (
-    Absolute,
-    AcceptBelowFloor,
-    AcceptFailed,
-    AdaptDelta,
-    AsJson,
-    ByRowGroups,
-    Chains,
-    Coords,
-    CopiesOf,
-    Correlation,
-    CovarianceOf,
-    CovModel,
-    Crs,
-    CsvText,
-    Distance,
-    DryRun,
-    Engine,
-    Floor,
-    Format,
-    Formula,
-    Gamma,
-    Imputations,
-    Missing,
-    Neighbour,
-    Neighbours,
-    NoReport,
-    OutFolder,
-    PhiBounds,
-    Protection,
-    RoundingOf,
-    Samples,
-    Seed,
-    Strict,
-    TableFile,
-    Threshold,
-    Verbose,
-    Warmup,
-    WorkDir,
-    among,
-    work_in,
-)
-from dsstan.cli.outcome import tell
-from dsstan.cli.phases import RELEASE_PHASES, phases
+from dsstan.cli.options import AsJson, Run, among, takes, work_in
 from dsstan.cli.screens import out, say
 from dsstan.cli.session import LOG_LEVELS, SESSION, document, emit, set_log_level
-from dsstan.copies.protect import protect
+from dsstan.copies.options import option
+from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import ReleaseError
-from dsstan.core.progress import phase
 from dsstan.core.workspace import Leftover, leftovers, remove
-from dsstan.covariance.approximations import covariance_of
-from dsstan.models.priors import Priors
-from dsstan.release.reading import needed_columns, read_table
-from dsstan.release.write import check_format, check_target, measured, write_release
-from dsstan.risk.assessment import Assessment, check_floor
-from dsstan.table.cells import check_cells
 
 EPILOG = (
     "Exit codes: 0 done; 1 another error; 2 wrong input; 3 a fit that must not reach synthesis; "
@@ -134,130 +86,30 @@ def for_all(
 app.command("init", rich_help_panel=FIRST)(init_command)
 
 
-@app.command(rich_help_panel=FIRST)
-def run(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="TOML file that describes it.")],
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class JobFile:
+    """The argument of ``run``."""
+
+    job: Path = option(..., "TOML file that describes it.", None, metavar="JOB")
+
+
+@app.command("run", rich_help_panel=FIRST)
+@takes("job dry_run as_json verbose")
+def run(file: JobFile, how: Run) -> None:
     """Make the release that a job file describes."""
-    content = parsed_job(job)
+    content = parsed_job(file.job)
     if "steps" in content:
-        work_in(chain_workdir(content, job))
-        run_chain(content, job, dry_run=dry_run, as_json=as_json, verbose=verbose)
+        work_in(chain_workdir(content, file.job))
+        run_chain(content, file.job, how)
         return
-    own = {"outcome", "offset", "cuts", "closed", "likelihood", "groups"}
-    arguments = arguments_of(content, synthesise, job, dict.fromkeys(own, OF_A_STEP))
-    work_in(arguments.get("workdir"))
-    synthesise(**arguments, dry_run=dry_run, as_json=as_json, verbose=verbose)
+    of_a_step = dict.fromkeys((one.name for one in fields(StepModel)), OF_A_STEP)
+    arguments = arguments_of(content, synthesise, file.job, of_a_step)
+    work_in(arguments["workdir"])
+    synthesise(**arguments, dry_run=how.dry_run, as_json=how.as_json, verbose=how.verbose)
 
 
 app.command("inspect", rich_help_panel=FIRST)(inspect_command)
-
-
-@app.command(rich_help_panel=MORE)
-def synthesise(
-    table: TableFile,
-    formula: Formula,
-    coords: Coords,
-    out_folder: OutFolder,
-    crs: Crs = None,
-    distance: Distance = None,
-    copies: CopiesOf = 20,
-    seed: Seed = None,
-    threshold: Threshold = None,
-    correlation: Correlation = None,
-    neighbour: Neighbour = 1,
-    gamma: Gamma = float("inf"),
-    protection: Protection = "paper",
-    engine: Engine = "auto",
-    format: Format = "csv",
-    absolute: Absolute = None,
-    chains: Chains = 4,
-    warmup: Warmup = 1000,
-    samples: Samples = 1000,
-    adapt_delta: AdaptDelta = 0.9,
-    cov_model: CovModel = "exponential",
-    covariance: CovarianceOf = "auto",
-    neighbours: Neighbours = None,
-    phi_bounds: PhiBounds = None,
-    accept_failed: AcceptFailed = False,
-    strict: Strict = False,
-    rounding: RoundingOf = "auto",
-    missing: Missing = "refuse",
-    imputations: Imputations = None,
-    csv_text: CsvText = "refuse",
-    floor: Floor = None,
-    accept_below_floor: AcceptBelowFloor = False,
-    no_report: NoReport = False,
-    by_row_groups: ByRowGroups = False,
-    workdir: WorkDir = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Make a release from a confidential table."""
-    target = check_target(out_folder)
-    check_format(format, by_row_groups)
-    check_floor(floor)
-    settings: dict[str, Any] = {
-        "coords": coords,
-        "distance": distance,
-        "crs": crs,
-        "name": table.stem,
-        "copies": copies,
-        "seed": seed,
-        "threshold": threshold,
-        "correlation": correlation,
-        "neighbour": neighbour,
-        "gamma": gamma,
-        "protection": protection,
-        "cov_model": cov_model,
-        "covariance": covariance_of(covariance, neighbours),
-        "engine": engine,
-        "accept_failed": accept_failed,
-        "strict": strict,
-        "rounding": rounding,
-        "missing": missing,
-        "imputations": imputations,
-        "chains": chains,
-        "warmup": warmup,
-        "samples": samples,
-        "adapt_delta": adapt_delta,
-        "priors": None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
-        "by_row_groups": by_row_groups,
-    }
-    SESSION.targets.append(target)
-    with phases((*RELEASE_PHASES[:1], "rehearsal") if dry_run else RELEASE_PHASES):
-        with phase("reading"):
-            content: Any = table  # read by prepare_parquet
-            if not by_row_groups:
-                content = read_table(table, needed_columns(formula, coords))
-                check_cells(content, format, csv_text)
-        if dry_run:
-            plan = plan_release(content, formula, settings, floor=floor, target=target)
-        else:
-            release = protect(content, formula, **settings)
-            with phase("disclosure"):
-                found = measured(release, absolute=absolute, floor=floor)
-            with phase("writing"):
-                write_release(
-                    release,
-                    out_folder,
-                    format=format,
-                    csv_text=csv_text,
-                    absolute=absolute,
-                    assessment=found if isinstance(found, Assessment) else None,
-                    accept_below_floor=accept_below_floor,
-                    report=not no_report,
-                )
-    if dry_run:
-        plan.show("synthesise", as_json=as_json)
-        return
-    tell(release, found, target, report=not no_report, as_json=as_json, verbose=verbose)
-
-
+app.command("synthesise", rich_help_panel=MORE)(synthesise)
 app.command("compare", rich_help_panel=MORE)(compare_command)
 app.command("demo", rich_help_panel=MORE)(demo_command)
 

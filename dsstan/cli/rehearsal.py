@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from dsstan.analysis.utility import utility
 from dsstan.comparison.scores import measure
+from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
 from dsstan.core.chebyshev import chebyshev_nodes, log_position_inv
@@ -38,7 +39,6 @@ from dsstan.covariance.likelihood_surface import (
 )
 from dsstan.models.arguments import diagonal
 from dsstan.models.fit import fit
-from dsstan.models.flags import flag_isolated
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import carried_effect
 from dsstan.models.priors import Priors
@@ -100,37 +100,28 @@ class Rehearsal:
     kept_seconds: float
 
 
-def rehearse(
-    problem: Problem, rule: dict[str, Any], restricted: dict[str, Any], common: dict[str, Any]
-) -> Rehearsal:
-    """Run short fits and time them.
-
-    Parameters
-    ----------
-    problem
-        The prepared table.
-    rule
-        Arguments of :func:`dsstan.flag_isolated`.
-    restricted
-        gamma and protection of the restricted fit.
-    common
-        Arguments of both fits: engine, priors, sampler.
-    """
-    large = choose_covariance(common.get("covariance") or "auto", problem.n_records)
-    common = {**common, "covariance": large}
-    rows = _some_rows(problem, SMALL if not large.approximate else SMALL_OF_MANY)
+def rehearse(problem: Problem, options: ReleaseOptions) -> Rehearsal:
+    """Run short fits of the prepared table and time them."""
+    large = choose_covariance(options.covariance, problem.n_records)
+    rows = _some_rows(problem, SMALL_OF_MANY if large.approximate else SMALL)
     part = problem if rows.size == problem.n_records else _part(problem, rows)
-    iterations = common["warmup"] + common["samples"]
+    iterations = options.sampler.warmup + options.samples
 
     def short(length: tuple[int, int], **more: Any) -> Fit:
         sampler = {"warmup": length[0], "samples": length[1], "progress": False, "seed": 0}
-        return fit(part, **{**common, **sampler, **more})
+        return fit(part, covariance=large, **{**options.fitting, **sampler, **more})
 
     brief = short(SHORT)
     free = short(LONG)
     whole = _of(problem, free)
-    weights = flag_isolated(whole, **rule)
-    kept = short(LONG, start=free, weights=_rows_of(weights, rows), **restricted)
+    weights = options.flag(whole)
+    kept = short(
+        LONG,
+        start=free,
+        weights=_rows_of(weights, rows),
+        gamma=options.gamma,
+        protection=options.protection,
+    )
     each = max(0.0, free.seconds - brief.seconds) / (sum(LONG) - sum(SHORT))
     fixed = max(0.0, brief.seconds - each * sum(SHORT))
     # The restricted run starts as the unrestricted one does, but for its surface of one node.

@@ -20,7 +20,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dsstan.copies.protect import check_choices, protect
+from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.protect import protect
 from dsstan.copies.published import check_public
 from dsstan.copies.result import Synthesis
 from dsstan.core.distributed import connect
@@ -247,15 +248,7 @@ def _check_arguments(copies: int, least: int, on_failure: str, settings: Mapping
     for name in ("name", "resume"):
         if name in settings:
             raise InputError(f"{name} is no setting of strata: leave it out")
-    check_choices(
-        settings.get("threshold"),
-        settings.get("correlation"),
-        settings.get("gamma", np.inf),
-        settings.get("protection", "paper"),
-        copies,
-        settings.get("rounding", "auto"),
-        settings.get("cov_model", "exponential"),
-    )
+    ReleaseOptions(copies=copies, **settings)  # which checks them
 
 
 def _labels(frame: pd.DataFrame, by: str, response: str) -> NDArray[np.object_]:

@@ -14,7 +14,7 @@ from conftest import small_table
 from dsstan.cli.command_line import synthesise
 from dsstan.cli.commands.init import PLACEHOLDERS, job_text
 from dsstan.cli.job import job_keys, read_job
-from dsstan.cli.options import GROUPS
+from dsstan.copies.options import GROUPS
 
 COMMENTED = re.compile(r"^# (\w+) = ", re.MULTILINE)
 """A key that stands at its default."""

@@ -18,9 +18,10 @@ import pandas as pd
 import typer
 from typer.models import ParameterInfo
 
+from dsstan.cli.commands.synthesise import synthesise
 from dsstan.cli.job import job_keys
-from dsstan.cli.options import GROUPS, MODEL
 from dsstan.cli.screens import say
+from dsstan.copies.options import GROUPS, MODEL
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed
 from dsstan.models.weights import PAPER_CORRELATION
@@ -95,8 +96,6 @@ def init_command(
     ] = None,
 ) -> None:
     """Write a commented job file to fill in."""
-    from dsstan.cli.command_line import synthesise  # cli imports this module
-
     job = job.expanduser()
     if os.path.lexists(job):
         raise InputError(f"{job} exists and is not overwritten; choose another name")
