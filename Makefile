@@ -1,5 +1,6 @@
 # make demo   a real geocoded table becomes a release (no compiler needed)
-# make test   everything this machine allows; says what it left out and why
+# make test   the tests of every push that this machine allows; says what it left out and why
+# make nightly  all tests, with those that take too long for every push
 # make docs   builds the pages into docs/_build/html, every example run in full
 # make check  formatting, lint and types
 # make trust  injects faults into real runs and writes docs/trust-table.md
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test check docs parity bench trust kills lock sbom audit format clean
+.PHONY: demo test nightly check docs parity bench trust kills lock sbom audit format clean
 
 demo: $(VENV)/.demo
 	@test ! -e $(DEMO_OUT) || { echo "$(DEMO_OUT) exists and is not overwritten: remove it, or make demo DEMO_OUT=another-folder"; exit 2; }
@@ -18,6 +19,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+nightly: $(VENV)/.test
+	DSSTAN_NIGHTLY=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check dsstan tests docs examples data stan/data

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from test_cli import inside  # noqa: F401
+from test_command_line import inside  # noqa: F401
 
 import dsstan as ds
 from conftest import small_table

@@ -259,6 +259,7 @@ def test_the_posterior_is_within_a_tenth_of_its_sd_and_nears_the_exact_one_with_
     assert found[0] > 2 * found[1] > 3 * found[2]
 
 
+@pytest.mark.nightly("exact linear algebra of two thousand records")
 def test_so_it_is_with_two_thousand_records():
     found = shifts(2000, range(4))
     assert np.sqrt(np.mean(found**2)) < 0.1
@@ -571,6 +572,7 @@ def test_a_picture_of_many_records_keeps_the_worst():
     pd.testing.assert_frame_equal(pictured(table.head(3000)), table.head(3000))
 
 
+@pytest.mark.nightly("a release of twenty thousand records")
 def test_memory_stays_far_below_a_matrix_of_all_pairs():
     script = """
         import numpy as np, pandas as pd, resource

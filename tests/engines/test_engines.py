@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 import dsstan as ds
-from conftest import leave_out, small_table
+from conftest import leave_out, shared_folder, small_table
 from dsstan.core.errors import EngineError, InputError
 from dsstan.engines import (
     SAMPLER_COLUMNS,
@@ -238,10 +238,12 @@ def test_an_unknown_engine_is_refused_with_the_names_there_are(name):
 # Both engines
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """One cache of compiled programs for this module, so that each is compiled once."""
-    return tmp_path_factory.mktemp("compiled")
+    """One cache of compiled programs for all workers, so that each is compiled once."""
+    folder = shared_folder(tmp_path_factory) / "compiled"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

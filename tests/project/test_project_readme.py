@@ -92,6 +92,7 @@ def steps() -> list[tuple[str, str]]:
     return [*before, ("python", program), *(step for n, step in commands if n > first)]
 
 
+@pytest.mark.nightly("installs the package in a fresh clone and runs every command")
 def test_every_block_of_the_readme_runs_as_written(clone, san_francisco):
     own_table(clone / "sales.csv")
     for kind, text in steps():
