@@ -456,9 +456,9 @@ def test_with_all_records_around_the_terms_are_exact(fits, protection, gamma):
     law = copy_law(exact, P, carried)
     want = np.einsum("ij,ij->j", law.H, np.linalg.solve(law.Vs, law.H))
     found = local_terms(fit, [P], carried, surroundings=90)[0]
-    np.testing.assert_allclose(found.terms.information, want, rtol=1e-6, atol=1e-10)
-    np.testing.assert_allclose(found.terms.exposure, np.diag(law.H), rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.terms.score, law.score, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found.information, want, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(found.exposure, np.diag(law.H), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.score, law.score, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(
         found.precision[fit.informing], projected_precision(exact, P), rtol=1e-6
     )

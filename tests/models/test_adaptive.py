@@ -21,7 +21,7 @@ from dsstan.engines import get_engine
 from dsstan.models.adaptive.fit import AdaptiveRule, adaptive_data, fit_adaptive
 from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
 from dsstan.models.posterior import latent_draws, parameters_at
-from dsstan.models.predictive import carried_effect
+from dsstan.models.predictive import carried_at
 from dsstan.models.weights import gamma_from_alpha, neighbour_distances
 from dsstan.risk.attacker import attack
 from dsstan.table.datasets import load_simulated
@@ -302,11 +302,11 @@ def test_a_step_carries_w_star_also_with_infinite_gamma(small, free):
     assert 0 < step.weights.n_flagged < small.n_records
     far = int(np.argmax(step.nearest))
     p = parameters_at(step, 0, 5)
-    assert step.at(p).A[far] == step.at(p).A.min() < 0.5
+    assert step.with_smoothing_at(p).A[far] == step.at(p).A.min() < 0.5
     assert np.std(latent_draws(step, draws=50)[:, far]) > 0.1
     # With w a copy of a record that is smoothed in part would overshoot its record's own deviation.
-    here = step.at(p)
-    carried, _ = carried_effect(here, "w*")
+    here = step.with_smoothing_at(p)
+    carried = carried_at(here.A, step.flagged, "w*")
     partly = (here.A > 0) & (here.A < 1)
     assert partly.any()
     assert np.array_equal(carried[partly], here.A[partly])
@@ -316,7 +316,7 @@ def test_the_attacker_takes_A_of_each_draw(adaptive, free):
     found = attack(adaptive, copies=5, draws=20, progress=False)
     assert found.draws == 20
     p = parameters_at(adaptive, 2, 9)
-    here = adaptive.at(p)
+    here = adaptive.with_smoothing_at(p)
     A, _ = by_hand(adaptive.problem, adaptive.rule, "paper", p.phi, p.sigma_sq, p.tau_sq)
     np.testing.assert_allclose(here.A, A, rtol=1e-10)
     # H is the derivative of the copy's mean by y: a finite difference of the closed form.

@@ -27,6 +27,7 @@ from scipy.spatial import cKDTree
 from dsstan.covariance.base import Parameters, SpatialModel, Terms
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.protection import removed_variance
+from dsstan.covariance.vecchia.neighbours import NEIGHBOURS, ORDERINGS
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
 __all__ = ["SURROUNDINGS", "left_out", "local_draws", "local_terms"]
@@ -103,8 +104,6 @@ def local_terms(
     model: SpatialModel,
     points: Sequence[Parameters],
     carried: Floats,
-    neighbours: int = 15,
-    ordering: str = "maxmin",
     *,
     surroundings: int = SURROUNDINGS,
     records: NDArray[np.intp] | None = None,
@@ -120,8 +119,6 @@ def local_terms(
         Draws; their coefficients are integrated out under flat priors.
     carried
         Factor on w in the copies, shape (N,).
-    neighbours, ordering
-        As :class:`dsstan.covariance.vecchia.approximation.Vecchia` has them.
     surroundings
         Number of records, the record itself among them.
     records
@@ -138,7 +135,8 @@ def local_terms(
     problem = model.problem
     who = np.arange(problem.n_records) if records is None else records
     near = _around(problem.sites, who, min(surroundings, problem.n_records))
-    source = VecchiaStatistics.of_model(model, neighbours, ordering)
+    settings = {"neighbours": NEIGHBOURS, "ordering": ORDERINGS[0]} | model.covariance.settings
+    source = VecchiaStatistics.of_model(model, settings["neighbours"], settings["ordering"])
     each = np.ones(len(who)) if sample_weight is None else sample_weight
     return [_at_draw(model, p, carried, near, source, each) for p in points]
 
