@@ -2,7 +2,7 @@
 # make test   the tests of every push that this machine allows; says what it left out and why
 # make nightly  all tests, with those that take too long for every push
 # make docs   builds the pages into docs/_build/html, every example run in full
-# make check  formatting, lint and types
+# make check  formatting, lint, complexity, the arrows between the rooms, types
 # make trust  injects faults into real runs and writes docs/trust-table.md
 # make kills  kills the demo 100 times at random moments
 # make lock   pins the test environment with hashes; make sbom, make audit: what is in it
@@ -26,6 +26,7 @@ nightly: $(VENV)/.test
 check: $(VENV)/.dev
 	$(BIN)/ruff check dsstan tests docs examples data stan/data
 	$(BIN)/ruff format --check dsstan tests docs examples data stan/data
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs
