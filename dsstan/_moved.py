@@ -40,17 +40,17 @@ MOVED = {
     "intruders": "risk.intruders",
     "job": "cli.job",
     "large.approximations": "covariance.approximations covariance.base covariance.exact "
-    "covariance.knots covariance.predictive_process covariance.vecchia.approximation",
+    "covariance.process.knots covariance.process.approximation covariance.vecchia.approximation",
     "large.distributed": "core.distributed",
     "large.exposure": "covariance.vecchia.exposure",
-    "large.knots": "covariance.knots",
+    "large.knots": "covariance.process.knots",
     "large.kriging": "covariance.vecchia.kriging",
     "large.latent": "covariance.vecchia.latent",
     "large.neighbours": "covariance.vecchia.neighbours",
     "large.parquet": "table.parquet",
     "large.preconditioner": "covariance.vecchia.preconditioner",
-    "large.predictive_process": "covariance.process_statistics covariance.process_latent "
-    "covariance.knots",
+    "large.predictive_process": "covariance.process.statistics covariance.process.latent "
+    "covariance.process.knots",
     "large.spread": "covariance.vecchia.spread",
     "large.strata": "copies.strata",
     "large.vecchia": "covariance.vecchia.statistics",

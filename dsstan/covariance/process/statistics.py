@@ -34,8 +34,8 @@ from scipy.linalg import cho_solve, cholesky
 
 from dsstan.core.chebyshev import chebyshev_map, chebyshev_nodes
 from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.knots import basis_at, knots_of
 from dsstan.covariance.likelihood_surface import Rotation, rotate
+from dsstan.covariance.process.knots import basis_at, knots_of
 from dsstan.covariance.protection import removed_variance
 
 __all__ = ["PredictiveProcessStatistics"]
@@ -105,7 +105,7 @@ class PredictiveProcessStatistics:
         knots
             Their number, or their places, shape (K, 2).
         placement, seed
-            See :func:`dsstan.covariance.knots.place_knots`; of no account where places are given.
+            See :func:`dsstan.covariance.process.knots.place_knots`; of no account where places are given.
 
         Raises
         ------
