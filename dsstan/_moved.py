@@ -94,7 +94,7 @@ MOVED = {
 }
 """Old module to the new one, both below ``dsstan``; several where its names were split up."""
 
-PACKAGES = {"release": "release.write", "cli": "cli.command_line"}
+PACKAGES = {"release": "release.write", "cli": "cli.command_line cli.commands.synthesise"}
 """Rooms that have the name of an old module, with the module that has its names now."""
 
 

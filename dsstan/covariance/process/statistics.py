@@ -105,7 +105,8 @@ class PredictiveProcessStatistics:
         knots
             Their number, or their places, shape (K, 2).
         placement, seed
-            See :func:`dsstan.covariance.process.knots.place_knots`; of no account where places are given.
+            See :func:`dsstan.covariance.process.knots.place_knots`; unused where places are
+            given.
 
         Raises
         ------
