@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2. Differential smoothing: how far is a record at risk smoothed, and what becomes of the rest?
 #
-# Section 3 of Quick, Holan and Wikle (2018). The surface gives away a record that stands
+# Section 3 of Quick, Holan and Wikle (2018). The surface reveals a record that stands
 # alone. The paper's remedy smooths such records more than the others: it finds them by a
 # rule, and shrinks what the model may know of each about its own place. This page turns
 # the one knob, $\gamma$, from 0 to infinity, and then asks what becomes of the variance

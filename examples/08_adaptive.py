@@ -123,8 +123,8 @@ rows = {}
 for name, fit in fits.items():
     release = ds.synthesise(fit, DRAWN, seed=9, accept_few_draws=True, progress=False)
     near = np.abs(release.values / problem.original() - 1.0) <= 0.10
-    told = attack(release, copies=COPIES, against=free, draws=DRAWS, progress=False)
-    sd = told.sd(variances="known")
+    found = attack(release, copies=COPIES, against=free, draws=DRAWS, progress=False)
+    sd = found.sd(variances="known")
     rows[name] = {
         "share, alone": near[:, alone].mean(),
         "share, others": near[:, ~alone].mean(),

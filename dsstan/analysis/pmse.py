@@ -1,4 +1,4 @@
-"""Can the copies be told from the original? The propensity score's mean squared error."""
+"""Can a model distinguish copies from the original? The propensity score's mean squared error."""
 
 from __future__ import annotations
 

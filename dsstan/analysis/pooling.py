@@ -304,7 +304,7 @@ def pool(
     if any(len(tables) < 2 for tables in groups.values()):
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
-            "copies can't be told"
+            "copies can't be estimated"
         )
     label = name or str(getattr(estimator, "__name__", type(estimator).__name__))
     rows: list[dict[str, object]] = []

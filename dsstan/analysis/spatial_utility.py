@@ -381,7 +381,7 @@ def recover_parameters(
     if release.copies < 2:
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
-            "copies can't be told"
+            "copies can't be estimated"
         )
     rows, ranges = [], (decay_bounds(data.d_max, data.cov_model), R_BOUNDS)
     for source, responses in data.responses.items():

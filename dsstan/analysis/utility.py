@@ -93,7 +93,7 @@ def combine(
     if copies < 2:
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
-            "copies can't be told"
+            "copies can't be estimated"
         )
     if not (np.all(np.isfinite(q)) and np.all(np.isfinite(u)) and np.all(u >= 0)):
         raise InputError("estimates must be finite, and variances finite and not negative")

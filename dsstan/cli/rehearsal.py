@@ -176,13 +176,13 @@ def estimate_release(
     draws = kept.covariance.draws_by_default(kept, carried, whole.problem.n_records)
     draws = min(draws, kept.n_draws)
     attack, _ = _timed(lambda: assess(small, draws=draws, progress=False))
-    told, _ = _timed(lambda: (disclosure(few), utility(few)))
+    tables, _ = _timed(lambda: (disclosure(few), utility(few)))
     seconds = {
         "reading": seconds_before,
         "unrestricted fit": rehearsed.free_seconds,
         "restricted fit": rehearsed.kept_seconds,
         "copies": drawn,
-        "disclosure": attack * ratio + drawn + told,
+        "disclosure": attack * ratio + drawn + tables,
     }
     return Estimate(seconds, _peak_mib(few, copies)), few
 

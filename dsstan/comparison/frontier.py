@@ -24,7 +24,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dsstan._version import __version__
-from dsstan.comparison.scores import LEGEND, Cell, Setting, Store, grid_of, measure
+from dsstan.comparison.scores import (
+    LEGEND,
+    ProtectionSetting,
+    SettingScores,
+    Store,
+    grid_of,
+    measure,
+)
 from dsstan.core import above
 from dsstan.core.distributed import connect
 from dsstan.core.errors import DsstanError, InputError
@@ -100,13 +107,13 @@ class Frontier:
             ``"overlap"`` or ``"surface"``, of which more is better, or ``"width_ratio"``,
             best at 1.
         """
-        safe, kept, error = self._worth(risk or self.usual_risk, utility).T
+        safe, useful, error = self._worth(risk or self.usual_risk, utility).T
         copies = self.table["copies"].to_numpy()
         keep = []
         for i in range(len(safe)):
             margin = TIE * np.hypot(error, error[i])
-            as_good = (safe >= safe[i]) & (kept >= kept[i] - margin)
-            better = (safe > safe[i]) | (kept > kept[i] + margin)
+            as_good = (safe >= safe[i]) & (useful >= useful[i] - margin)
+            better = (safe > safe[i]) | (useful > useful[i] + margin)
             keep.append(not np.any((copies == copies[i]) & as_good & better))
         return self.table[keep].reset_index(drop=True)
 
@@ -116,7 +123,7 @@ class Frontier:
             raise InputError(f"risk must be one of {', '.join(RISKS)}, got {risk!r}")
         if utility not in UTILITIES:
             raise InputError(f"utility must be one of {', '.join(UTILITIES)}, got {utility!r}")
-        safe, kept = (
+        safe, useful = (
             self.table[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
             for name in (risk, utility)
         )
@@ -134,8 +141,8 @@ class Frontier:
             safe = -safe
         error = self.table[f"{utility}_error"].to_numpy(dtype=np.float64)
         if utility == "width_ratio":
-            kept, error = -np.abs(np.log(kept)), error / kept
-        return np.column_stack([safe, kept, error])
+            useful, error = -np.abs(np.log(useful)), error / useful
+        return np.column_stack([safe, useful, error])
 
     def plot(
         self, risk: str | None = None, utility: str = "overlap", floor: float | None = None
@@ -224,10 +231,10 @@ def compare(
     Frontier
         ``table``: ``setting``, ``rule``, ``value``, ``threshold`` (M), ``flagged``, ``gamma``,
         ``protection``, ``effect``, ``copies``, ``passed`` (the fit's verdict); ``sd_at_risk_known``
-        and ``sd_at_risk_fixed``, the smallest sd of a record at risk that an intruder who
-        knows all others is left with, where he knows the variances behind each copy and
-        where they tell him nothing; ``sd_at_risk_median`` and ``sd_all``, where he knows
-        them, the median of those at risk and the smallest of all records; ``left_out``, by how
+        and ``sd_at_risk_fixed``, the smallest sd of a record at risk for an intruder who
+        knows all others, if they know the variances behind each copy and if the variances
+        are of no use to them; ``sd_at_risk_median`` and ``sd_all``, if they know the
+        variances, the median of those at risk and the smallest of all records; ``left_out``, by how
         much an approximated sd may be too large (:class:`dsstan.risk.attacker.Attack`), 0 where sds
         are exact; ``share_at_risk``,
         ``share_others``, mean shares of copies near the truth; ``overlap`` (Karr et al.
@@ -340,8 +347,8 @@ Smoothed = tuple[Weights, float]
 
 
 def _all_smoothed(
-    free: Fit, settings: list[Setting]
-) -> tuple[dict[Setting, Smoothed], dict[Setting, str]]:
+    free: Fit, settings: list[ProtectionSetting]
+) -> tuple[dict[ProtectionSetting, Smoothed], dict[ProtectionSetting, str]]:
     """Weights and gamma of every setting, and why those that have none do not."""
     smoothed, unusable = {}, {}
     for setting in settings:
@@ -352,7 +359,7 @@ def _all_smoothed(
     return smoothed, unusable
 
 
-def _smoothed(free: Fit, setting: Setting) -> Smoothed:
+def _smoothed(free: Fit, setting: ProtectionSetting) -> Smoothed:
     """The setting's weights and gamma."""
     if setting.rule == "continuous":
         return continuous_weights(free)
@@ -361,7 +368,9 @@ def _smoothed(free: Fit, setting: Setting) -> Smoothed:
     return flag_isolated(free, correlation=setting.value), setting.gamma
 
 
-def _labels(setting: Setting, weights: Weights | None, cell: Cell) -> dict[str, Any]:
+def _labels(
+    setting: ProtectionSetting, weights: Weights | None, cell: SettingScores
+) -> dict[str, Any]:
     """Columns that say what a row is."""
     return {
         "setting": str(setting),
@@ -390,17 +399,17 @@ class _Task:
 
 def _tasks(
     of: str,
-    smoothed: dict[Setting, Smoothed],
+    smoothed: dict[ProtectionSetting, Smoothed],
     judged: dict[str, Any],
     common: dict[str, Any],
     root: int,
-) -> dict[Setting, _Task]:
+) -> dict[ProtectionSetting, _Task]:
     """No protection first, then every setting. Settings that flag the same records share a key."""
     settled = {**judged, **common, "root": str(root), "of": of}
     settled |= {"priors": repr(common["priors"]), "covariance": str(common["covariance"])}
     shared = json.dumps(settled, sort_keys=True).encode()
     out = {}
-    for setting in (Setting("none"), *smoothed):
+    for setting in (ProtectionSetting("none"), *smoothed):
         own, gamma = smoothed.get(setting, (None, setting.gamma))
         mark = f"{gamma} {setting.protection} ".encode()
         mark += b"" if own is None else own.a.tobytes()
@@ -417,7 +426,7 @@ def _judge(
     common: dict[str, Any],
     root: int,
     mark: bytes,
-) -> Cell:
+) -> SettingScores:
     """Fit a setting, unless it protects nothing, and measure it."""
     fitted = free
     if protection["weights"] is not None:
@@ -427,12 +436,12 @@ def _judge(
 
 
 def _run(
-    tasks: dict[Setting, _Task],
+    tasks: dict[ProtectionSetting, _Task],
     store: Store,
     free: Fit,
     cluster: Any,
     progress: bool | None,
-) -> tuple[dict[Setting, Cell], dict[Setting, str], int]:
+) -> tuple[dict[ProtectionSetting, SettingScores], dict[ProtectionSetting, str], int]:
     """Judge what the store lacks; a setting that fails costs itself alone."""
     found = {task.key: store.read(task.key) for task in tasks.values()}
     cells = {key: cell for key, cell in found.items() if cell is not None}

@@ -54,7 +54,7 @@ class Synthesis:
     seconds
         Wall time.
     accepted
-        What the caller took upon himself: ``accept_failed``, ``accept_few_draws``.
+        What the caller accepted: ``accept_failed``, ``accept_few_draws``.
     moved_share
         Share of values that the response's column could not hold and that were
         moved to the end of its range.

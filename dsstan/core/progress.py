@@ -1,7 +1,7 @@
 """Progress of long work, for whoever watches: one bar, the command line's phases, or a log.
 
 By default a bar where standard error is a terminal. The command line puts a watcher in its place,
-which is told of each step. The log names steps and seconds, never a value of the data.
+which is notified of each step. The log names steps and seconds, never a value of the data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOG = logging.getLogger("dsstan")
 
 
 class Watcher(Protocol):
-    """Whoever is told of each step instead of a bar."""
+    """Receives each step instead of a bar."""
 
     def step(self, label: str) -> AbstractContextManager[Advance]:
         """A step begins; it ends with the block. Yields what takes the share done."""

@@ -1,7 +1,7 @@
 """Round the copies as the response's column is rounded.
 
-A column of whole thousands, or of prices with two decimals, would otherwise be told from its
-copies at a glance, and a value that is equal to the original to the last digit would stand out.
+A column of whole thousands, or of prices with two decimals, would otherwise differ visibly from its
+copies, and a value that is equal to the original to the last digit would stand out.
 What is learnt from the column is how often its values are multiples of 1, 5, 10, 50, ... (or of
 0.01, 0.05, 0.1, ...), never which.
 """
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 ROUNDINGS = ("auto", "none")
 FEWEST = 3
-"""A step that fewer records than this show is not copied, since it would tell of them."""
+"""A step that fewer records than this show is not copied, since it would reveal them."""
 
 _MOST_DECIMALS = 12
 _CHANCE = 1e-3  # false alarms of heaping where there is none, for each step

@@ -553,7 +553,7 @@ def test_a_release_of_many_records_is_written_and_says_how(tmp_path, small):
     assert '"neighbours": 10' in settings
     page = (folder / "confidential" / "report.html").read_text()
     assert "Vecchia" in page
-    assert "reckoned from the records nearest to it" in page
+    assert "computed from the records nearest to it" in page
     assert "vecchia" not in (folder / "public" / "metadata.json").read_text().lower()
 
 

@@ -181,10 +181,11 @@ def _show(found: Frontier, floor: float | None) -> None:
     by = "least sd" if found.usual_risk.startswith("sd") else "near"
     out.print(
         f"{int(found.at_risk.sum())} records at risk, those that any rule of this grid flags. "
-        "Least sd of them, and of all records, left to one who knows all others and the variances "
-        "(modelled scale); near: share of the copies of those at risk within 10% of the truth; "
-        "overlap of the regression's intervals; correlation of the predicted surfaces. * no other "
-        f"setting with this L is better in {by} and overlap, ties within Monte Carlo error"
+        "Smallest sd of them, and of all records, for an intruder who knows all others and the "
+        "variances (modelled scale); near: share of the copies of those at risk within 10% of "
+        "the truth; overlap of the regression's intervals; correlation of the predicted surfaces. "
+        f"* no other setting with this L is better in {by} and overlap, ties within Monte Carlo "
+        "error"
     )
     left_out = found.table["left_out"].max()
     if left_out > 0:

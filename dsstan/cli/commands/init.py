@@ -71,7 +71,7 @@ whoever knows the seed can take the noise off the copies."""
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ColumnGuess:
     """What the names and types of a table's columns suggest. No value of the data is in it."""
 
     coords: tuple[str, str] | None
@@ -120,7 +120,7 @@ def init_command(
     say(f"And run:    dsstan run {job}")
 
 
-def propose(table: pd.DataFrame) -> Proposal:
+def propose(table: pd.DataFrame) -> ColumnGuess:
     """Coordinates by the names of columns, and what else there is for a formula."""
     names = [str(name) for name in table.columns]
     lower = {name.lower(): name for name in names}
@@ -138,7 +138,7 @@ def propose(table: pd.DataFrame) -> Proposal:
         and not pd.api.types.is_bool_dtype(table[name].dtype)
     }
     rest = [name for name in names if name not in (coords or ())]
-    return Proposal(
+    return ColumnGuess(
         coords,
         distance,
         tuple(name for name in rest if name in numeric),
@@ -149,7 +149,7 @@ def propose(table: pd.DataFrame) -> Proposal:
 def job_text(
     command: Callable[..., Any],
     filled: dict[str, Any],
-    proposal: Proposal | None = None,
+    proposal: ColumnGuess | None = None,
     *,
     name: str = "job.toml",
 ) -> str:
@@ -181,7 +181,7 @@ def job_text(
 
 
 def _annotated(hint: Any) -> tuple[Any, ParameterInfo]:
-    """The type of a parameter, and what Typer is told of it."""
+    """The type of a parameter, and its Typer settings."""
     kind, *more = typing.get_args(hint)
     info = next(item for item in more if isinstance(item, ParameterInfo))
     return kind, info
@@ -193,7 +193,7 @@ def _entry(
     text: str,
     default: Any,
     filled: dict[str, Any],
-    proposal: Proposal | None,
+    proposal: ColumnGuess | None,
 ) -> str:
     """Help and value of one key; commented out where it is not filled in and not required."""
     text += NOTES.get(key, "")
@@ -213,7 +213,7 @@ def _entry(
     return f"{_comment(text)}\n{line}"
 
 
-def _columns(proposal: Proposal) -> str:
+def _columns(proposal: ColumnGuess) -> str:
     """Which columns a formula may name."""
     numbers = ", ".join(map(_printable, proposal.numbers)) or "none"
     others = ", ".join(map(_printable, proposal.others)) or "none"

@@ -11,8 +11,8 @@ from typing import Any
 from dsstan.cli.dry_run import Plan
 from dsstan.cli.job import arguments_of
 from dsstan.cli.options import Run, Source, Writing, built, signature_of
-from dsstan.cli.outcome import tell_chain
 from dsstan.cli.phases import phases
+from dsstan.cli.print_release import print_steps
 from dsstan.cli.session import SESSION
 from dsstan.copies.chain import check_chain, check_columns
 from dsstan.copies.options import SAMPLER, ReleaseOptions, option
@@ -107,7 +107,7 @@ def run_chain(content: Mapping[str, Any], path: Path, how: Run) -> None:
     if how.dry_run:
         _plan(steps, problems, target).show("run", as_json=how.as_json)
         return
-    tell_chain(
+    print_steps(
         *(release, target),
         report=not writing.no_report,
         as_json=how.as_json,

@@ -6,8 +6,8 @@ from typing import Any
 
 from dsstan.cli.dry_run import plan_release
 from dsstan.cli.options import Run, Source, Writing, takes
-from dsstan.cli.outcome import tell
 from dsstan.cli.phases import RELEASE_PHASES, phases
+from dsstan.cli.print_release import print_release
 from dsstan.cli.session import SESSION
 from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.protect import make_release
@@ -41,7 +41,7 @@ def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: R
             found = measured(release, absolute=writing.absolute, floor=writing.floor)
         with phase("writing"):
             writing.write(release, found if isinstance(found, Assessment) else None)
-    tell(
+    print_release(
         *(release, found, target),
         report=not writing.no_report,
         as_json=how.as_json,

@@ -15,7 +15,7 @@ U = A B and e_i = A_ii^2 (1 - sum_k B_ik^2), under ``"preserving"`` with 1 - A_i
   less than 1, unless a knot lies there; the exact model makes their effects equal.
 - R_kk is never inverted and nothing is added to it: B is made of its eigenvectors, those left out
   whose eigenvalue is zero to rounding.
-- What varies faster than the knots lie apart is taken for independent, and then told from the
+- What varies faster than the knots lie apart is taken for independent, and then separated from the
   nugget only by how it differs among sites. Without the remainder the nugget comes out too large
   (Finley et al., section 3); with it, rather too small, and phi too. At N = 400 on the unit square
   with phi 6 and tau_sq / sigma_sq 0.3 the posterior means of log tau_sq and log phi are off by 0.6

@@ -48,7 +48,7 @@ MORE = 3
 
 
 def local_draws(n: int) -> int:
-    """Posterior draws that the terms of n records are averaged over, unless told otherwise."""
+    """Default number of posterior draws that the terms of n records are averaged over."""
     return FEW_DRAWS if n > MANY_RECORDS else LOCAL_DRAWS
 
 

@@ -33,7 +33,7 @@ def write_report(
 ) -> Path:
     """Write the data steward's report: one HTML page that asks nothing of any network.
 
-    Confidential: it tells of single records. Only its owner may read the file.
+    Confidential: it shows single records. Only its owner may read the file.
 
     Parameters
     ----------

@@ -73,16 +73,16 @@ def site_map(problem: Problem, records: pd.DataFrame, ringed: int | None) -> Any
 
 def _marks(problem: Problem, records: pd.DataFrame, at: Floats, radius: float) -> list[Mark]:
     """One mark a place: circles first, so that no triangle is hidden."""
-    told: dict[int, list[str]] = {}
+    texts: dict[int, list[str]] = {}
     count = np.bincount(problem.site, minlength=len(at))
     for row in records.sort_values("sd_after", kind="stable").to_dict("records"):
-        place = told.setdefault(int(problem.site[row["row"]]), [])
+        place = texts.setdefault(int(problem.site[row["row"]]), [])
         if len(place) < SHOWN:
             place.append(facts(row, problem.unit))
     flagged = set(problem.site[records.loc[records["flagged"], "row"]])
     marks = []
-    for site in sorted(told, key=lambda site: (site in flagged, site)):
-        words = "\n\n".join(told[site])
+    for site in sorted(texts, key=lambda site: (site in flagged, site)):
+        words = "\n\n".join(texts[site])
         if count[site] > SHOWN:
             words += f"\n\nand {count[site] - SHOWN} more at this place"
         size = 1.2 * radius + 3.0 if site in flagged else radius
@@ -165,7 +165,7 @@ def _size_panel(found: Assessment, table: pd.DataFrame, axes: Axes, group: str) 
         lines.append(axes.line("floor", axes.x, (found.floor, found.floor)))
     label = (
         f"Smallest sd left to the intruder, {group} records, from 1 copy to {int(axes.x[1])}, "
-        f"variances known to him: {'; '.join(words)}."
+        f"variances known to them: {'; '.join(words)}."
     )
     return pictures().chart(axes, label, bands, lines)
 

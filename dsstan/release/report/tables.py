@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WHEN = {"unrestricted": "before protection", "restricted": "after protection"}
 LIMITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Floors whose largest release is told, beside the one asked for."""
+"""Floors whose largest release is reported, beside the floor that was set."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def attacker(found: Assessment) -> Table:
         for count in (0, *found.copies):
             row = {
                 "group": f"{group} records",
-                "he sees": plural(count, "copy", "copies") if count else "no copy",
+                "copies seen": plural(count, "copy", "copies") if count else "no copy",
             }
             for which in ("smallest", "median"):
                 for name in fits:
@@ -147,7 +147,7 @@ def attacker(found: Assessment) -> Table:
                     row[f"{which}, {_when(name, fits)}"] = between(known, fixed)
             rows.append(row)
     caption = "Sd left to an intruder who knows all other records (modelled scale)"
-    return Table(rows, caption, stub="he sees", group="group")
+    return Table(rows, caption, stub="copies seen", group="group")
 
 
 def release_sizes(found: Assessment) -> Table:
