@@ -109,7 +109,7 @@ def compare_command(source: Source, grid: Grid, options: ReleaseOptions, how: Ru
             "warmup",
             "samples",
         ]
-        fits = {name: getattr(options, name) for name in asked.split()}
+        fits = {name: getattr(options, name) for name in asked}
         found = compare(problem, folder=folder, **grid.arguments, **fits)
         with phase("writing"):
             _write(found, folder, floor)
