@@ -122,7 +122,7 @@ def maximum_likelihood(
     if _leans(found, ranges):
         warnings.warn(
             "the likelihood is largest at an end of the range of phi or tau_sq / sigma_sq: "
-            "these data don't tell the covariance parameters apart",
+            "these data don't identify the covariance parameters",
             DsstanWarning,
             stacklevel=2,
         )

@@ -111,8 +111,8 @@ def plan_release(
     Raises
     ------
     DsstanError
-        The same as the run itself would raise before it samples, and for columns that give the
-        response away.
+        The same as the run itself would raise before it samples, and for columns that reveal the
+        response.
     """
     begin = time.perf_counter()
     problem = prepare_release(table, formula, options)

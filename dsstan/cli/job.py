@@ -46,7 +46,7 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        The value of every parameter that a key stands for, those left out at their defaults.
+        The value of every parameter that has a key; a key left out has its default.
 
     Raises
     ------

@@ -63,7 +63,7 @@ CHECKS = HELD_OUT_PHI + 1
 """Values of phi at which the surface is checked, as costly as nodes; and one for the held phi."""
 
 FEW = 4
-"""Copies drawn to tell what each takes from what is done once."""
+"""Copies drawn to separate the cost of each copy from the cost that occurs once."""
 
 
 @dataclass(frozen=True)

@@ -174,8 +174,8 @@ def check_release(
         raise ConvergenceError(f"{enough}, or pass accept_few_draws=True")
     if effect == "plug":
         warnings.warn(
-            'effect="plug" fixes the effect of flagged records at its mean, which tells more of '
-            "them than a draw would and may leave them nearly as exposed as no protection: "
+            'effect="plug" fixes the effect of flagged records at its mean, which reveals more of '
+            "them than a draw would, and may leave them nearly as exposed as no protection: "
             "see docs/explain/disclosure.md",
             DsstanWarning,
             stacklevel=3,

@@ -57,7 +57,7 @@ class Option:
     required
         Whether it must be typed although the field has a default.
     metavar, flags
-        What stands for the value in the help, and the flags, where they are not the name.
+        The placeholder of the value in the help, and the flags, where they are not the name.
     in_job
         Whether a job file has it as a key.
     """

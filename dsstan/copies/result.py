@@ -142,8 +142,8 @@ class Synthesis:
     def whole_numbers(self) -> bool:
         """Whether a column of floats is published as whole numbers.
 
-        It is where its copies are rounded to whole numbers: else the type would tell that one or
-        two records have a fraction.
+        True where its copies are rounded to whole numbers: otherwise the type would reveal that
+        one or two records have a fraction.
         """
         rounding = self.rounding
         if rounding is None or self.problem.table[self.problem.response].dtype != np.float64:

@@ -177,7 +177,7 @@ def fit_strata(
     InputError
         If an argument is out of range, or ``by`` is no column that is published.
     ReleaseError
-        If a column, the index or the order of the rows gives the response away; or a stratum has
+        If a column, the index or the order of the rows reveals the response; or a stratum has
         no copies and none is to be left out. Strata are named, with a reason and the number of
         their rows.
 
@@ -256,7 +256,7 @@ def _labels(frame: pd.DataFrame, by: str, response: str) -> NDArray[np.object_]:
     if not isinstance(by, str) or by not in frame.columns:
         raise InputError(
             "by must be the name of a column of the table, so that strata are published with the "
-            "copies; copies of strata that nobody can see would give them away"
+            "copies; copies of strata that nobody can see would reveal them"
         )
     if by == response:
         raise InputError(f"by can't be the response {response!r}, which is not published")
@@ -272,7 +272,7 @@ def _labels(frame: pd.DataFrame, by: str, response: str) -> NDArray[np.object_]:
 
 
 def _check_whole(frame: pd.DataFrame, response: str) -> None:
-    """Refuse a table whose other columns, or order, give the response away across strata."""
+    """Refuse a table whose other columns, or order, reveal the response across strata."""
     if response not in frame.columns or not pd.api.types.is_numeric_dtype(frame[response].dtype):
         return  # which every stratum will say
     values = frame[response].to_numpy(dtype=np.float64, na_value=np.nan)

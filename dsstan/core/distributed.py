@@ -104,7 +104,7 @@ def _scheduler() -> Iterator[None]:
 
 
 class _OfPlugin(Shared):
-    """Stands for what a plugin of the workers holds."""
+    """Handle of a thing that a plugin of the workers holds."""
 
     def open(self) -> Any:
         """On a worker: the thing itself."""

@@ -71,7 +71,7 @@ class Executor(ABC):
 
     @contextmanager
     def share(self, thing: Any) -> Iterator[Any]:
-        """What stands for a thing among arguments; functions get the thing.
+        """A handle to pass among arguments; functions get the thing itself.
 
         It moves to each worker once, is written nowhere and is let go with the block.
         """
@@ -200,7 +200,7 @@ class LocalProcesses(ThisProcess):
 
 @dataclass(frozen=True)
 class Shared:
-    """Stands for what a worker holds under a random name."""
+    """Handle of a thing that a worker holds under a random name."""
 
     mark: str
 

@@ -190,7 +190,7 @@ def remove(leftover: Leftover) -> None:
     OSError
         If it can't be removed.
     """
-    if not _is_leftover(leftover.folder):  # another has taken it away meanwhile
+    if not _is_leftover(leftover.folder):  # another process has removed it meanwhile
         return
     end_processes(leftover.folder)
     _empty(leftover.folder)
@@ -258,7 +258,7 @@ def _is_leftover(path: Path) -> bool:
     except OSError:
         return False
     if MARKER not in inside:
-        # Killed before it was marked, or while it was taken away.
+        # Killed before it was marked, or while it was being removed.
         return set(inside) <= {f"{MARKER}.new"} and not _alive(int(match[1]))
     try:
         file = os.open(path / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -53,7 +53,7 @@ def _cmdstanpy() -> Any:
     """
     import cmdstanpy
 
-    with suppress(OSError):  # one that a cleaner of temporary files took away
+    with suppress(OSError):  # one that a cleaner of temporary files has removed
         os.mkdir(cmdstanpy._TMPDIR, 0o700)
     return cmdstanpy
 

@@ -84,7 +84,7 @@ def load_san_francisco(
         The file ``sanfrancisco.home.sales.rda``, or the folder that holds it.
     bedrooms
         Keep the homes with this number of bedrooms, or these numbers; None keeps all. One
-        bedroom gives the 214 homes of the paper. 0 stands for studios and, mostly, for homes
+        bedroom gives the 214 homes of the paper. 0 means studios and, mostly, for homes
         whose bedrooms nobody entered: their median is 1375 square feet.
 
     Returns
@@ -242,7 +242,7 @@ def _verified(file: Path, where: str) -> Path:
     if hashlib.sha256(file.read_bytes()).hexdigest() != _SF_SHA256:
         raise DatasetError(
             f"The file {_SF_FILE!r} {where} is not the one meant: its SHA-256 is not "
-            f"{_SF_SHA256}. Replace it, or take it away to have it downloaded."
+            f"{_SF_SHA256}. Replace it, or delete it to have it downloaded."
         )
     return file
 

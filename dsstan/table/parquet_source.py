@@ -245,7 +245,8 @@ def _files_of(path: Path) -> tuple[Path, ...]:
             )
         if inner.suffix.lower() not in _KINDS:
             raise InputError(
-                f"{path.name} holds {inner.name!r}, which is neither .parquet nor .pq: take it away"
+                f"{path.name} holds {inner.name!r}, which is neither .parquet nor .pq: "
+                "move it to another folder"
             )
     if not found:
         raise InputError(f"the folder {path.name} holds no Parquet file")
@@ -260,7 +261,7 @@ def _reader(stream: Any) -> Any:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What tells whether a file is still the same."""
+    """Device, inode, size and time of a file: a changed file has another stamp."""
     there = os.stat(path)
     return there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns
 

@@ -37,7 +37,7 @@ class Rounding:
     decimals
         The steps are counted in units of ``10 ** -decimals``.
     units
-        Steps in these units, each a divisor of the next; 0 stands for a value that is not
+        Steps in these units, each a divisor of the next; 0 means a value that is not
         rounded.
     shares
         Share of values that is rounded to each step; they add up to 1.

@@ -46,7 +46,7 @@ PLACEHOLDERS = {
     "coords": ("x", "y"),
     "out": "release",
 }
-"""What stands for a required option until its owner fills it in."""
+"""Placeholders of required options, until the user fills them in."""
 
 EXAMPLES: dict[str, Any] = {
     "crs": "EPSG:4326",
@@ -271,5 +271,5 @@ def _write(job: Path, text: str) -> None:
     except FileExistsError:
         raise InputError(f"{job} exists and is not overwritten; choose another name") from None
     with os.fdopen(handle, "wb") as stream:
-        os.fchmod(stream.fileno(), 0o600)  # whatever the umask took away
+        os.fchmod(stream.fileno(), 0o600)  # whatever the umask removed
         stream.write(content)

@@ -111,7 +111,8 @@ def knots_of(sites: Floats, knots: int | Floats, placement: str, seed: int = 0) 
         if apart.min() < NEAREST * np.ptp(where, axis=0).max() or apart.min() == 0.0:
             raise InputError(
                 f"two knots lie nearer to each other than {NEAREST:g} of the distance that all "
-                "span, so that they tell the same: take fewer knots, or places farther apart"
+                "span, so that they carry the same information: take fewer knots, or place them "
+                "farther apart"
             )
     return where
 

@@ -1,8 +1,8 @@
-"""What a release of many records tells an intruder: the terms of each from its surroundings.
+"""Information of a release of many records on each record, from the records around it.
 
-The exact attacker (:mod:`dsstan.risk.attacker`) needs the N x N covariance of a copy. What a record
-does to a copy through w falls off with distance, so that part comes from the records nearest to
-it. What it does through the coefficients reaches every copy: that part is kept whole, with the
+The exact attacker (:mod:`dsstan.risk.attacker`) needs the N x N covariance of a copy. The effect of
+a record on a copy through w falls off with distance, so that part is computed from the records
+nearest to it. The effect through the coefficients reaches every copy: that part is exact, with the
 coefficients' covariance and estimate of the whole table, and the information that a copy holds on
 them summed over all records. With H = C + J B (C through w) and Vs = S + J G J', S given the
 coefficients, Woodbury's identity parts a record's information into
@@ -124,7 +124,7 @@ def local_terms(
     records
         Positions; by default all.
     sample_weight
-        Of a sample, how many records of the table each stands for, in the sum over all records.
+        Of a sample, how many records of the table each represents in the sum over all records.
 
     Returns
     -------

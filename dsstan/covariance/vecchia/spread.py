@@ -62,7 +62,7 @@ class DistributedStatistics(VecchiaStatistics):
     executor, kept
         What computes the sums of a node, and where those of finished nodes are.
     shared
-        What stands for the arrays that a task needs.
+        Handle of the arrays that a task needs.
     """
 
     executor: Executor

@@ -254,7 +254,7 @@ def map_ticks(ends: tuple[float, float], count: int) -> list[float]:
 
 
 def _plain_numbers(breaks: list[float]) -> list[str]:
-    """Labels with the digits that tell them apart."""
+    """Labels with as many digits as distinguish them."""
     return [f"{v:.10g}" for v in breaks]
 
 
