@@ -372,7 +372,7 @@ def _apply(
         names = tuple(str(term) for term in index)
     if q.shape != (len(names),) or u.shape != (len(names), len(names)):
         raise InputError(
-            f"on {where} the estimator gave shapes {q.shape} and {u.shape}; needed are "
+            f"on {where} the estimator gave shapes {q.shape} and {u.shape}; it must give "
             f"({len(names)},) and ({len(names)}, {len(names)})"
         )
     if not (np.all(np.isfinite(q)) and np.all(np.isfinite(u)) and np.all(np.diag(u) >= 0)):

@@ -188,7 +188,7 @@ def conley_regression(
     """The problem's least squares with Conley's covariance on each copy, combined.
 
     See :func:`conley` for the cutoff and :func:`spatial_regression` for the rest.
-    With few records inside the cutoff these intervals too cover less than they say,
+    With few records inside the cutoff these intervals too cover less than their level,
     if more than those of plain least squares.
     """
     require_one_column(release)

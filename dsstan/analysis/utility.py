@@ -106,7 +106,7 @@ def combine(
     b = (q - q[0]).var(axis=0, ddof=1)  # exactly 0 where all copies agree
     if copies == 2 and np.any(b > u_bar):
         warnings.warn(
-            "two copies whose estimates vary much: the intervals cover less than they say; "
+            "two copies whose estimates vary much: the intervals cover less than their level; "
             "release more copies",
             DsstanWarning,
             stacklevel=2,

@@ -74,7 +74,7 @@ def arguments_of(
             close = difflib.get_close_matches(key, parameters, n=1)
             guess = f" Did you mean {close[0]!r}?" if close else ""
             raise InputError(
-                f"{path.name} has the key {key!r}, which no option is called.{guess} The keys: "
+                f"{path.name} has the key {key!r}, which is no option.{guess} The keys: "
                 f"{', '.join(parameters)}"
             )
     arguments = {}
@@ -120,7 +120,7 @@ def _as(value: Any, hint: Any, key: str, path: Path) -> Any:
             return path.parent / Path(value).expanduser()
         except RuntimeError:
             raise InputError(
-                f"{key} in {path.name} begins with ~ and a user there is not"
+                f"{key} in {path.name} begins with ~ and an unknown user: give a full path"
             ) from None
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         try:

@@ -217,5 +217,5 @@ def require_one_column(release: Synthesis) -> None:
     if len(release.steps) > 1:
         raise InputError(
             "this takes the covariates as they were collected, and the release has several "
-            "synthetic columns: disclosure(), utility() and pool() know of them"
+            "synthetic columns: use disclosure(), utility() or pool()"
         )

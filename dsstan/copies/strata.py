@@ -329,7 +329,7 @@ def _check_failed(
     if failed and on_failure == "refuse":
         raise ReleaseError(
             f"nothing is released, since {len(failed)} strata have no copies: {_listed(failed)}. "
-            'Merge such strata, mend them, or leave them out with on_failure="leave out"'
+            'Merge such strata, correct them, or leave them out with on_failure="leave out"'
         )
     if len(failed) == len(places):
         raise ReleaseError(f"no stratum has copies: {_listed(failed)}")

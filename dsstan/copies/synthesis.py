@@ -89,7 +89,7 @@ def synthesise(
             raise InputError("imputations are for a missing response, which a chain can't have")
         if copies != given.copies:
             raise InputError(
-                f"the copies given are {given.copies}, so as many must be drawn, not {copies}"
+                f"the given release has {given.copies} copies: ask for as many, not {copies}"
             )
         return synthesise_given(fit, given, **how)
     if fit.problem.n_missing:

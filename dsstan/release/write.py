@@ -182,7 +182,7 @@ def check_reached(found: Assessment) -> None:
     if found.below_floor.size:
         raise DisclosureError(
             f"{found.floor_remarks()[0]}. Nothing was written: release fewer copies, smooth more, "
-            "lower the floor, or answer for it with accept_below_floor (--accept-below-floor)"
+            "lower the floor, or accept it with accept_below_floor (--accept-below-floor)"
         )
 
 

@@ -266,7 +266,7 @@ def _download() -> Path:
             else f"the download from {base} failed ({type(error).__name__})"
         )
         raise DatasetError(
-            f"The San Francisco data {_SF_FILE!r} could not be had: {why}. There are four "
+            f"The San Francisco data {_SF_FILE!r} could not be obtained: {why}. There are four "
             "ways: pass its path; set DSSTAN_DATA to the folder that holds it; put it in the "
             f"folder 'data' of the user's cache for dsstan; or download it with network access "
             "(DSSTAN_SF_URL names another server)."

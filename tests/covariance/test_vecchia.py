@@ -627,7 +627,7 @@ def test_what_needs_the_exact_covariance_says_so(small):
     with pytest.raises(InputError, match="Vecchia's approximation, 15 neighbours"):
         LatentModel(near)
     knots = ds.fit(small, covariance=PredictiveProcess(20), **short)
-    with pytest.raises(InputError, match="not reckoned under the predictive process"):
+    with pytest.raises(InputError, match="not computed under the predictive process"):
         attack(knots, progress=False)
 
 

@@ -387,7 +387,7 @@ BAD_JOBS = [
     (JOB + 'x = "\\ud800"', "not TOML|can't be read"),
     ("a = " + "[" * 9999, "not TOML|can't be read"),
     ("a = 1" + "0" * 9999, "can't be read"),
-    (JOB.replace('"in.csv"', '"~nobodyatall/in.csv"'), "begins with ~ and a user there is not"),
+    (JOB.replace('"in.csv"', '"~nobodyatall/in.csv"'), "begins with ~ and an unknown user"),
     ("#" * 1_000_001, "too large"),
 ]
 
