@@ -48,7 +48,7 @@ class MachineCheck:
 
 
 Finding = MachineCheck
-"""The name of before."""
+"""Old name of :class:`MachineCheck`."""
 
 
 def examine() -> list[MachineCheck]:

@@ -1,4 +1,4 @@
-"""Risk against utility over a grid of settings: which protection buys what.
+"""Risk and utility of every setting in a grid of protections.
 
 Every setting (rule, gamma, protection) is fitted once and judged at every planned L, beside
 no protection at all. All settings are judged on the same records, those that any rule of the

@@ -162,9 +162,9 @@ def check_release(
             raise ConvergenceError(
                 f"the {needed.kind} fit did not pass, so no copy is drawn:\n{reasons}\n"
                 + (
-                    "Mend the fit: strict refuses warnings too."
+                    "Correct the fit: strict refuses warnings too."
                     if warned
-                    else "Mend the fit, or pass accept_failed=True and answer for it."
+                    else "Correct the fit, or pass accept_failed=True to accept it."
                 )
             )
     if copies > fit.n_draws:

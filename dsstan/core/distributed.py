@@ -61,7 +61,7 @@ class DaskCluster(Executor):
             warnings.filterwarnings("ignore", message="Sending large graph")
             futures = self.client.map(single_threaded, *columns, pure=False)
         names = dict(zip(futures, calls, strict=True))
-        del futures  # results are let go as they are taken
+        del futures  # results are released as they are taken
         try:
             for future in as_completed(list(names), loop=self.client.loop):
                 name = names.pop(future)

@@ -73,7 +73,7 @@ class Executor(ABC):
     def share(self, thing: Any) -> Iterator[Any]:
         """A handle to pass among arguments; functions get the thing itself.
 
-        It moves to each worker once, is written nowhere and is let go with the block.
+        It moves to each worker once, is written nowhere and is released with the block.
         """
         yield thing
 
