@@ -88,8 +88,8 @@ print(pd.DataFrame(rows).T.to_string(header=False))
 # expected copy by the home's own log price; its own entry $h_{ii}$ is the **exposure**.
 # $V_s$ is the covariance of a copy. An sd of 0.1 is about ten per cent of a price.
 #
-# That $\beta$ is unknown matters. Under `paper` a fully smoothed home affects the copies through it alone:
-# given $\beta$ too, its $h_i$ is 0, and no number of copies would reveal anything.
+# That $\beta$ is unknown matters. Under `paper` a fully smoothed home affects the copies through it
+# alone: given $\beta$ too, its $h_i$ is 0, and no number of copies would reveal anything.
 #
 # The covariance parameters are not one value but posterior draws: the printed sds average the
 # information over them. And they were estimated from data that hold this home, so they carry
