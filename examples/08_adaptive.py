@@ -139,10 +139,11 @@ print(table.round(3).to_string())
 #
 # - **The paper's suggestion blurs the whole map.** The copies of those who were safe among
 #   neighbours leave the truth as those of the isolated records do, since both carry the larger
-#   nugget. The intruder's sd is larger for everybody: noise protects. The analyst gets that noise too.
+#   nugget. The intruder's sd is larger for everybody: noise protects. The analyst gets that
+#   noise too.
 # - **The isolated records get no special treatment.** Given the variances, a record far from all
-#   others keeps half of its own deviation (alpha = 1/2), so its copies are near the truth more often than with
-#   flags. A smaller alpha smooths further, and inflates the nugget further.
+#   others keeps half of its own deviation (alpha = 1/2), so its copies are near the truth
+#   more often than with flags. A smaller alpha smooths further, and inflates the nugget further.
 # - **The step protects hardly anybody.** Where the flag follows phi, the posterior moves phi until
 #   the isolated records are hardly smoothed: the data fit better so. The two-stage way holds phi,
 #   and this is why it should.

@@ -37,6 +37,6 @@ for (const box of document.querySelectorAll("[data-readout]")) {
     place.classList.add("shown");
     readout.textContent = place.querySelector("title").textContent;
   };
-  box.addEventListener("pointerover", tell);
-  box.addEventListener("click", tell);
+  box.addEventListener("pointerover", show);
+  box.addEventListener("click", show);
 }
