@@ -66,9 +66,12 @@ __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
+    """Import a public name, or a room, when it is first used."""
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     return found
 

@@ -88,7 +88,7 @@ class Frontier:
 
     @property
     def usual_risk(self) -> str:
-        """Risk by which settings are ordered: an sd, or a share where there is no attacker."""
+        """Name of the risk that orders the settings; a share where no sd could be computed."""
         attacked = self.table["sd_all"].notna().any()
         return "sd_at_risk_known" if attacked else "share_at_risk"
 

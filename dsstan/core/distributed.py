@@ -51,7 +51,7 @@ class DaskCluster(Executor):
     def each(
         self, function: Task, calls: Mapping[Name, tuple[Any, ...]]
     ) -> Generator[tuple[Name, Any], None, None]:
-        """See :meth:`Executor.each`."""
+        """See ``Executor.each``."""
         from distributed import KilledWorker, as_completed
 
         if not calls:
@@ -80,7 +80,7 @@ class DaskCluster(Executor):
 
     @contextmanager
     def share(self, thing: Any) -> Iterator[Any]:
-        """See :meth:`Executor.share`; a plugin of the workers holds the thing."""
+        """See ``Executor.share``; a plugin of the workers holds the thing."""
         from distributed import WorkerPlugin
 
         plugin = WorkerPlugin()

@@ -269,7 +269,7 @@ def with_table(kept, table):
     problem = dataclasses.replace(kept.problem, table=table)
     start = dataclasses.replace(kept.start, problem=problem)
     fit = dataclasses.replace(kept, problem=problem, start=start)
-    return dataclasses.replace(ds.synthesise(kept, 2, seed=1), fit=fit)
+    return dataclasses.replace(ds.synthesise(kept, 3, seed=1), fit=fit)
 
 
 def test_every_level_of_an_index_is_looked_at(kept, tmp_path):

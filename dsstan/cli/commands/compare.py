@@ -99,17 +99,8 @@ def compare_command(source: Source, grid: Grid, options: ReleaseOptions, how: Ru
         problem = options.prepare(source.read(options.coords), source.formula)
         SESSION.resumable = folder
         # Kept settings are found by all arguments of their fits: no more than are asked for.
-        asked = [
-            "cov_model",
-            "covariance",
-            "priors",
-            "engine",
-            "seed",
-            "chains",
-            "warmup",
-            "samples",
-        ]
-        fits = {name: getattr(options, name) for name in asked}
+        asked = "cov_model covariance priors engine seed chains warmup samples"
+        fits = {name: getattr(options, name) for name in asked.split()}
         found = compare(problem, folder=folder, **grid.arguments, **fits)
         with phase("writing"):
             _write(found, folder, floor)
