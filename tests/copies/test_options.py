@@ -110,6 +110,15 @@ def test_a_comparison_fits_with_what_is_asked_for_and_no_more(inside, tmp_path, 
     result = inside("compare", tmp_path / "homes.csv", *place, "--gamma", "3")
     assert result.returncode == 2, result.stderr
     of_the_grid = {"distances", "correlations", "continuous", "gammas", "protections", "copies"}
-    of_a_fit = {"cov_model", "covariance", "priors", "engine", "seed", "chains", "warmup", "samples"}
+    of_a_fit = {
+        "cov_model",
+        "covariance",
+        "priors",
+        "engine",
+        "seed",
+        "chains",
+        "warmup",
+        "samples",
+    }
     assert set(seen) == of_the_grid | of_a_fit | {"folder", "workers"}
     assert (seen["gammas"], seen["copies"], seen["chains"]) == ([3.0], (20,), 4)
