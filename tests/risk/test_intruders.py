@@ -192,7 +192,7 @@ def test_his_guesses_from_simulated_releases_miss_by_the_stated_sd(cheap, protec
     X, copies = problem.X, 2
     joint = law_written_out(fit, copies)
     model = LatentModel(fit)
-    _, _, M = model._parts(P.phi)
+    _, _, M = model.parts(P.phi)
     W = np.linalg.solve(P.sigma_sq * M + P.tau_sq * np.eye(rows.size), X[rows])
     G = np.linalg.inv(X[rows].T @ W)
     G_root = np.linalg.cholesky(G)

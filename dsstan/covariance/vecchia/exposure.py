@@ -135,7 +135,8 @@ def local_terms(
     problem = model.problem
     who = np.arange(problem.n_records) if records is None else records
     near = _around(problem.sites, who, min(surroundings, problem.n_records))
-    settings = {"neighbours": NEIGHBOURS, "ordering": ORDERINGS[0]} | model.covariance.settings
+    usual: dict[str, Any] = {"neighbours": NEIGHBOURS, "ordering": ORDERINGS[0]}
+    settings = usual | model.covariance.settings
     source = VecchiaStatistics.of_model(model, settings["neighbours"], settings["ordering"])
     each = np.ones(len(who)) if sample_weight is None else sample_weight
     return [_at_draw(model, p, carried, near, source, each) for p in points]
