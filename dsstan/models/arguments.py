@@ -44,6 +44,8 @@ class Request(SpatialModel):
         Root of the fit's random streams. Confidential.
     settings
         Of the sampler.
+    label, progress
+        What is fitted, for the progress, and whether to show it.
     begin
         Clock when the fit was asked for.
     """
@@ -56,6 +58,8 @@ class Request(SpatialModel):
     phi_from_start: bool
     seed: int
     settings: SamplerSettings
+    label: str
+    progress: bool | None
     begin: float
 
     @property
@@ -85,6 +89,8 @@ def check_arguments(
     covariance: str | Covariance | None = None,
     priors: Any = None,
     seed: int | None = None,
+    progress: bool | None = None,
+    label: str = "{} fit",
     alone: Collection[str] = (),
     protections: Sequence[str] = PROTECTIONS,
     outcome: str | None = "Gaussian",
@@ -97,8 +103,10 @@ def check_arguments(
     Parameters
     ----------
     problem, settings, weights, gamma, protection, start, phi, hold_phi, cov_model, covariance, \
-    priors, seed
+    priors, seed, progress
         See :func:`dsstan.fit`.
+    label
+        What is fitted, with a place for whether it is restricted.
     alone
         Those of gamma, protection, start and phi that an unrestricted fit takes too.
     protections
@@ -162,6 +170,8 @@ def check_arguments(
         phi_from_start=held is not None and phi is None,
         seed=root,
         settings=settings,
+        label=label.format("unrestricted" if weights is None else "restricted"),
+        progress=progress,
         begin=begin,
     )
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from dsstan.core.errors import DsstanWarning
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import stan_seed
-from dsstan.engines import SamplerSettings
 from dsstan.engines.base import Engine
 from dsstan.engines.programs import Program
 from dsstan.models.arguments import Request, unrestricted_start
 from dsstan.models.conditions import Check, most_flagged
 from dsstan.models.result import Fit
+from dsstan.models.starts import Begin, initial_values
 from dsstan.models.verdict import diagnose, protection_notes
 
 __all__ = ["Run", "finish_fit", "run_program"]
@@ -59,17 +59,15 @@ class Run:
 
 
 def run_program(
+    request: Request,
     program: str,
     data: Mapping[str, Any],
-    inits: Sequence[Mapping[str, Any]],
+    begin: Begin,
     *,
     runner: Engine,
-    settings: SamplerSettings,
-    root: int,
-    held: float | None,
-    label: str,
-    progress: bool | None,
     names: Sequence[str] = ("beta", "sigma_sq", "tau_sq"),
+    natural: bool = False,
+    latent: int = 0,
     surface_error: float | None = 0.0,
     nodes: tuple[int, int] = (0, 0),
 ) -> Run:
@@ -77,18 +75,26 @@ def run_program(
 
     Parameters
     ----------
-    program, data, inits, runner, settings
-        What runs, on what, from where.
-    root, held
-        Root seed; the decay where it is held.
-    label, progress
-        What is fitted, for the progress, and whether to show it.
+    request, program, data, runner
+        What is asked for, what runs, on what, by which engine.
+    begin, natural, latent
+        Where the chains begin; see :func:`dsstan.models.starts.initial_values`.
     names
         Draws to keep, beside ``phi``.
     surface_error, nodes
         See :class:`Run`.
     """
-    with progress_bar(f"{label}: sampling ({runner.name})", progress) as advance:
+    held, settings, root = request.phi_held, request.settings, request.seed
+    inits = initial_values(
+        begin,
+        start=request.start,
+        held=held,
+        chains=settings.chains,
+        root=root,
+        natural=natural,
+        latent=latent,
+    )
+    with progress_bar(f"{request.label}: sampling ({runner.name})", request.progress) as advance:
         drawn = runner.sample(
             Program(program),
             data,

@@ -15,11 +15,11 @@ from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models.arguments import Request, check_arguments, program_of
 from dsstan.models.conditions import at_window
 from dsstan.models.finish import finish_fit, run_program
-from dsstan.models.fit_surface import FitSurface, fit_surface
+from dsstan.models.fit_surface import fit_surface
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.stan_data import natural_data
-from dsstan.models.starts import initial_values, near_least_squares, near_top
+from dsstan.models.starts import near_least_squares, near_top
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 
@@ -140,6 +140,7 @@ def fit(
         covariance=covariance,
         priors=priors,
         seed=seed,
+        progress=progress,
     )
     name = program_of(
         problem,
@@ -150,8 +151,8 @@ def fit(
     )
     check_spread(request.covariance, cluster, resume)
     request = replace(request, seed=_seed(request, seed, nodes, resume))
-    runner, label = get_engine(engine), f"{request.kind} fit"
-    with progress_bar(f"{label}: surface", progress) as advance:
+    runner = get_engine(engine)
+    with progress_bar(f"{request.label}: surface", progress) as advance:
         built = fit_surface(
             request,
             phi_bounds=request.phi_bounds,
@@ -165,9 +166,11 @@ def fit(
     surface, sampled = built.surface, built.sampled(request.priors)
     _LOG.info(
         "%s: program %s on %s, %d of %d records inform it, %d x %d nodes",
-        *(label, name, runner.name, request.informing.size, problem.n_records, *surface.nodes),
+        *(request.label, name, runner.name, request.informing.size, problem.n_records),
+        *surface.nodes,
     )
     run = run_program(
+        request,
         name,
         {**surface.stan_data(), **sampled.stan_data()}
         if name == "surface"
@@ -175,13 +178,11 @@ def fit(
             *(problem, request.A, request.protection, request.phi_held, request.priors, surface),
             cov_model=request.cov_model,
         ),
-        _starts(request, built, natural=name != "surface"),
+        near_least_squares(surface.rotation, request.priors)
+        if built.window is None
+        else near_top(surface, built.window),
         runner=runner,
-        settings=request.settings,
-        root=request.seed,
-        held=request.phi_held,
-        label=label,
-        progress=progress,
+        natural=name != "surface",
         surface_error=surface.error,
         nodes=surface.nodes,
     )
@@ -199,20 +200,3 @@ def _seed(
     r = request
     settings = (r.protection, r.cov_model, r.covariance, r.prior_settings, r.phi_held, nodes)
     return kept_seed(resume, seed, r.seed, r.problem, r.A, settings=(*settings, r.settings))
-
-
-def _starts(request: Request, built: FitSurface, *, natural: bool) -> list[dict[str, Any]]:
-    """Where the chains begin: about the top of a narrow surface, else by the start."""
-    begin = (
-        near_least_squares(built.surface.rotation, request.priors)
-        if built.window is None
-        else near_top(built.surface, built.window)
-    )
-    return initial_values(
-        begin,
-        start=request.start,
-        held=request.phi_held,
-        chains=request.settings.chains,
-        root=request.seed,
-        natural=natural,
-    )

@@ -39,7 +39,7 @@ from dsstan.models.predictive import Predictive, carried_at
 from dsstan.models.priors import Priors, ResolvedPriors
 from dsstan.models.result import Fit
 from dsstan.models.stan_data import shared_data
-from dsstan.models.starts import initial_values, near_least_squares
+from dsstan.models.starts import near_least_squares
 from dsstan.models.weights import PAPER_CORRELATION, Weights, neighbour_distances
 from dsstan.table.problem import Problem, require_complete
 
@@ -216,6 +216,8 @@ def fit_adaptive(
         covariance=covariance,
         priors=priors,
         seed=seed,
+        progress=progress,
+        label="adaptive fit",
         alone=("start", "protection"),
         protections=PROTECTIONS,
         exact_only="fit_adaptive",
@@ -237,22 +239,12 @@ def fit_adaptive(
         )
     program, data = adaptive_data(problem, setting, request.priors, surface)
     run = run_program(
+        request,
         program.name,
         data,
-        initial_values(
-            near_least_squares(surface.below.rotation, request.priors),
-            start=start,
-            held=None,
-            chains=chains,
-            root=request.seed,
-            natural=program.name == "adaptive",
-        ),
+        near_least_squares(surface.below.rotation, request.priors),
         runner=runner,
-        settings=request.settings,
-        root=request.seed,
-        held=None,
-        label="adaptive fit",
-        progress=progress,
+        natural=program.name == "adaptive",
         surface_error=surface.error,
         nodes=surface.nodes,
     )

@@ -300,6 +300,7 @@ def fit_bracketed(
         warnings.warn(note, DsstanWarning, stacklevel=2)
     common: dict[str, Any] = {"weights": weights, "gamma": gamma, "protection": protection}
     common |= {"phi": phi, "cov_model": cov_model, "priors": priors, "seed": seed}
+    common |= {"progress": progress}
     sampler: dict[str, Any] = {"chains": chains, "warmup": warmup, "samples": samples}
     sampler |= {"adapt_delta": adapt_delta, "max_treedepth": max_treedepth}
     if likelihood == "plain":
@@ -309,7 +310,6 @@ def fit_bracketed(
             covariance=exact,
             nodes=nodes,
             engine=engine,
-            progress=progress,
             start=None if start is None else start.gaussian,
             **common,
             **sampler,
@@ -332,7 +332,7 @@ def fit_bracketed(
         exact_only="fit_bracketed",
         **common,
     )
-    run = fit_truncated(request, kept, engine=engine, progress=progress)
+    run = fit_truncated(request, kept, engine=engine)
     return finish_fit(TruncatedFit, request, run, notes=notes, brackets=kept)
 
 

@@ -14,7 +14,7 @@ from dsstan.models.arguments import Request
 from dsstan.models.brackets.limits import Brackets
 from dsstan.models.finish import Run, run_program
 from dsstan.models.priors import ResolvedPriors
-from dsstan.models.starts import Begin, Pick, initial_values, point_near
+from dsstan.models.starts import Begin, Pick, point_near
 from dsstan.table.problem import Problem
 
 __all__ = ["bracketed_data", "fit_truncated"]
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 _LOG = logging.getLogger("dsstan")
 
 
-def fit_truncated(request: Request, kept: Brackets, *, engine: str, progress: bool | None) -> Run:
+def fit_truncated(request: Request, kept: Brackets, *, engine: str) -> Run:
     """Run ``bracketed.stan``.
 
     Raises
@@ -32,27 +32,16 @@ def fit_truncated(request: Request, kept: Brackets, *, engine: str, progress: bo
     EngineError
         If the engine is missing or fails.
     """
-    problem, held, label = request.problem, request.phi_held, f"{request.kind} fit"
-    runner = get_engine(engine)
-    _LOG.info("%s, truncated: program bracketed on %s", label, runner.name)
+    problem, priors, runner = request.problem, request.priors, get_engine(engine)
+    _LOG.info("%s, truncated: program bracketed on %s", request.label, runner.name)
     return run_program(
+        request,
         "bracketed",
-        bracketed_data(problem, kept, request.A, request.priors, held, request.cov_model),
-        initial_values(
-            _near_least_squares(problem, request.priors),
-            start=request.start,
-            held=held,
-            chains=request.settings.chains,
-            root=request.seed,
-            latent=problem.n_sites,
-        ),
+        bracketed_data(problem, kept, request.A, priors, request.phi_held, request.cov_model),
+        _near_least_squares(problem, priors),
         runner=runner,
-        settings=request.settings,
-        root=request.seed,
-        held=held,
-        label=label,
-        progress=progress,
         names=("beta", "sigma_sq", "tau_sq", "w"),
+        latent=problem.n_sites,
     )
 
 

@@ -245,6 +245,8 @@ def fit_counts(
         covariance=covariance,
         priors=priors,
         seed=seed,
+        progress=progress,
+        label="{} fit of counts",
         alone=("phi",),
         outcome=None,
         exact_only="fit_counts",
@@ -261,10 +263,10 @@ def fit_counts(
         held=request.phi_held,
         settings=settings,
         seed=request.seed,
-        label=f"{request.kind} fit of counts",
+        label=request.label,
         progress=progress,
     )
-    run = task.laplace() if method == "laplace" else task.nuts(engine, start)
+    run = task.laplace() if method == "laplace" else task.nuts(engine, request)
     return finish_fit(
         CountFit,
         request,

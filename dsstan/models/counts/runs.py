@@ -16,6 +16,7 @@ from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import STARTS, stream
 from dsstan.covariance.correlation import correlation_code
 from dsstan.engines import SamplerSettings, get_engine
+from dsstan.models.arguments import Request
 from dsstan.models.conditions import Check
 from dsstan.models.counts.laplace import sample
 from dsstan.models.counts.outcomes import Outcome
@@ -23,8 +24,7 @@ from dsstan.models.counts.priors import ResolvedCountPriors
 from dsstan.models.counts.proposal import build_proposal, proposal_nodes
 from dsstan.models.counts.whitened import WhitenedModel
 from dsstan.models.finish import Run, run_program
-from dsstan.models.result import Fit
-from dsstan.models.starts import Pick, initial_values
+from dsstan.models.starts import Begin, Pick
 from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -110,22 +110,23 @@ class Task:
             details=tuple(float(c.kicks) for c in chains),
         )
 
-    def nuts(self, engine: str, start: Fit | None) -> Run:
+    def nuts(self, engine: str, request: Request) -> Run:
         """The Stan program, w a parameter that is not centred."""
-        size = ("size",) if self.law.dispersed else ()
         return run_program(
+            request,
             self.law.program,
             self.stan_data(),
-            self.inits(start),
+            self.begin(),
             runner=get_engine(engine),
-            settings=self.settings,
-            root=self.seed,
-            held=self.held,
-            label=self.label,
-            progress=self.progress,
-            names=("beta", "sigma_sq", "w", *size),
+            names=("beta", "sigma_sq", "w", *self._size),
+            latent=self.problem.n_sites,
             surface_error=None,
         )
+
+    @property
+    def _size(self) -> tuple[str, ...]:
+        """Name of the dispersion, where there is one."""
+        return ("size",) if self.law.dispersed else ()
 
     def stan_data(self, *, draw_latent: bool = False) -> dict[str, Any]:
         """Data of the Stan program."""
@@ -145,8 +146,8 @@ class Task:
             "draw_latent": int(draw_latent),
         }
 
-    def inits(self, start: Fit | None) -> list[dict[str, Any]]:
-        """Natural parameters at which the chains of Stan begin: near ``start``, or wide."""
+    def begin(self) -> Begin:
+        """Points of the Stan program: draws of the start, else wide."""
         p = self.problem
         low, high = self.priors.theta_range(self.held)
         eta = self.law.start(p.original()) - self.shift
@@ -155,17 +156,10 @@ class Task:
         def begin(rng: np.random.Generator, pick: Pick) -> dict[str, Any]:
             theta = np.exp(low + (high - low) * rng.uniform(0.4, 0.6, low.size))
             point = {"beta": b, "sigma_sq": theta[1], "size": theta[-1], **(pick() or {})}
-            names = ("beta", "sigma_sq", *(["size"] if self.law.dispersed else []))
+            names = ("beta", "sigma_sq", *self._size)
             return {**{name: point[name] for name in names}, "phi": float(theta[0])}
 
-        return initial_values(
-            begin,
-            start=start,
-            held=self.held,
-            chains=self.settings.chains,
-            root=self.seed,
-            latent=p.n_sites,
-        )
+        return begin
 
     def effect_check(self, run: Run) -> Check:
         """Whether there is a spatial effect to speak of."""

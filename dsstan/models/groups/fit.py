@@ -21,7 +21,6 @@ from dsstan.models.groups.groups import Groups, not_estimable, read_groups
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.groups.settings import group_scales, group_starts
 from dsstan.models.priors import Priors, ResolvedPriors
-from dsstan.models.starts import initial_values
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem, require_complete
 
@@ -126,6 +125,7 @@ def fit_multivariate(
         covariance=covariance,
         priors=priors,
         seed=seed,
+        progress=progress,
         alone=("phi",),
         outcome=None,
         exact_only="fit_multivariate",
@@ -142,21 +142,11 @@ def fit_multivariate(
     if not (is_number(eta) and 0 < eta < np.inf):
         raise InputError("lkj_eta must be positive and finite")
     run = run_program(
+        request,
         "multivariate",
         _data(request, found, spread, float(eta)),
-        initial_values(
-            group_starts(problem, found, request.priors),
-            start=start,
-            held=request.phi_held,
-            chains=chains,
-            root=request.seed,
-        ),
+        group_starts(problem, found, request.priors),
         runner=get_engine(engine),
-        settings=request.settings,
-        root=request.seed,
-        held=request.phi_held,
-        label=f"{request.kind} fit",
-        progress=progress,
         names=("beta", "T", "sigma_sq", "tau_sq"),
     )
     draws = _shaped(run.draws, found.n, problem.n_terms)
