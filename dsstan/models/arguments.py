@@ -126,20 +126,24 @@ def check_arguments(
         If arguments contradict each other or the table.
     """
     begin, root = time.perf_counter(), root_seed(seed)
-    if law is None:
-        _check_gaussian(problem)
+    if law is None and pd.api.types.is_bool_dtype(problem.table[problem.response].dtype):
+        raise InputError(
+            f"response {problem.response!r} holds truth values, which are not Gaussian: use "
+            'dsstan.models.counts.fit.fit_counts(problem, "bernoulli")'
+        )
     given = {"gamma": gamma, "protection": protection, "start": start, "phi": phi}
-    _check_restriction(weights, [k for k, v in given.items() if v is not None and k not in alone])
+    names = [name for name, v in given.items() if v is not None and name not in alone]
+    if weights is None and names:
+        verb = "belongs" if len(names) == 1 else "belong"
+        raise InputError(f"{' and '.join(names)} {verb} to a restricted fit: give weights as well")
     if phi is not None and not (is_number(phi) and np.isfinite(phi) and phi > 0):
         raise InputError("phi must be positive and finite")
-    if start is not None:
-        _check_start(start, problem, outcome)
+    _check_same(problem, weights, start, outcome)
     gamma = np.inf if gamma is None else gamma
     protection = "paper" if protection is None else protection
     if protection not in protections:
         raise InputError(f"protection must be one of {', '.join(protections)}, got {protection!r}")
     if weights is not None:
-        _check_weights(weights, problem)
         _check_phi(start, phi, hold_phi)
     held = phi
     if phi is None and hold_phi and start is not None:
@@ -176,37 +180,17 @@ def check_arguments(
     )
 
 
-def _check_gaussian(problem: Problem) -> None:
-    """The response must not hold truth values."""
-    if pd.api.types.is_bool_dtype(problem.table[problem.response].dtype):
-        raise InputError(
-            f"response {problem.response!r} holds truth values, which are not Gaussian: use "
-            'dsstan.models.counts.fit.fit_counts(problem, "bernoulli")'
-        )
-
-
-def _check_restriction(weights: Weights | None, given: Sequence[str]) -> None:
-    """Some arguments need weights."""
-    if weights is None and given:
-        raise InputError(
-            f"{' and '.join(given)} {'belongs' if len(given) == 1 else 'belong'} to a restricted "
-            "fit: give weights as well"
-        )
-
-
-def _check_start(start: Fit, problem: Problem, outcome: str | None) -> None:
-    """The fit to start from must be of the same model and problem."""
-    if outcome is not None and start.outcome != outcome:
+def _check_same(
+    problem: Problem, weights: Weights | None, start: Fit | None, outcome: str | None
+) -> None:
+    """Start and weights must be of the same model and problem."""
+    if start is not None and outcome is not None and start.outcome != outcome:
         raise InputError(
             f"start is a fit of another model ({start.outcome}); it starts a fit of its own kind"
         )
-    if start.problem is not problem:
+    if start is not None and start.problem is not problem:
         raise InputError("start is a fit of another problem; fit both to the same one")
-
-
-def _check_weights(weights: Weights, problem: Problem) -> None:
-    """One weight a record."""
-    if weights.a.shape != (problem.n_records,):
+    if weights is not None and weights.a.shape != (problem.n_records,):
         raise InputError(
             f"weights are of {weights.a.size} records, the problem has {problem.n_records}"
         )

@@ -253,19 +253,9 @@ def fit_counts(
         usual_priors=CountPriors,
         law=law,
     )
-    task = Task(
-        problem=problem,
-        law=law,
-        shift=shift,
-        A=request.A,
-        cov_model=request.cov_model,
-        priors=request.priors,
-        held=request.phi_held,
-        settings=settings,
-        seed=request.seed,
-        label=request.label,
-        progress=progress,
-    )
+    A, resolved, held = request.A, request.priors, request.phi_held
+    model = (problem, law, shift, A, request.cov_model, resolved, held)
+    task = Task(*model, settings, request.seed, request.label, progress)
     run = task.laplace() if method == "laplace" else task.nuts(engine, request)
     return finish_fit(
         CountFit,
