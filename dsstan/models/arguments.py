@@ -133,6 +133,8 @@ def check_arguments(
         )
     given = {"gamma": gamma, "protection": protection, "start": start, "phi": phi}
     names = [name for name, v in given.items() if v is not None and name not in alone]
+    if law is None and {"gamma", "protection"} & set(names):
+        names = list(dict.fromkeys(["gamma", "protection", *names]))  # counts have no protection
     if weights is None and names:
         verb = "belongs" if len(names) == 1 else "belong"
         raise InputError(f"{' and '.join(names)} {verb} to a restricted fit: give weights as well")

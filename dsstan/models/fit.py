@@ -15,7 +15,7 @@ from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models.arguments import Request, check_arguments, program_of
 from dsstan.models.conditions import at_window
 from dsstan.models.finish import finish_fit, run_program
-from dsstan.models.fit_surface import fit_surface
+from dsstan.models.fit_surface import surface_of
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.stan_data import natural_data
@@ -153,7 +153,7 @@ def fit(
     request = replace(request, seed=_seed(request, seed, nodes, resume))
     runner = get_engine(engine)
     with progress_bar(f"{request.label}: surface", progress) as advance:
-        built = fit_surface(
+        built = surface_of(
             request,
             phi_bounds=request.phi_bounds,
             r_bounds=request.priors.r_bounds,

@@ -13,7 +13,7 @@ from dsstan.covariance.vecchia.spread import spread
 from dsstan.covariance.window import Window, narrowed_surface
 from dsstan.models.priors import ResolvedPriors
 
-__all__ = ["FitSurface", "fit_surface"]
+__all__ = ["FitSurface", "surface_of"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FitSurface:
         return replace(priors, phi_bounds=phi, r_bounds=self.window.r_bounds)
 
 
-def fit_surface(
+def surface_of(
     model: SpatialModel,
     *,
     phi_bounds: tuple[float, float],
