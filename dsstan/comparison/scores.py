@@ -21,7 +21,7 @@ from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed, seed_of
 from dsstan.core.workspace import keep_private, lasting_folder
-from dsstan.covariance.protection import PROTECTIONS
+from dsstan.covariance.protection import PROTECTIONS, protection_of
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
 from dsstan.models.weights import PAPER_CORRELATION, smoothing
@@ -69,7 +69,8 @@ class ProtectionSetting:
         if self.rule == "continuous":
             return f"continuous weights, {self.protection}"
         name = {"distance": f"M = {self.value:.4g}", "correlation": f"c = {self.value:.4g}"}
-        gamma = "" if self.protection == "cut" else f", gamma {self.gamma:.4g}"
+        no_gamma = protection_of(self.protection).flagged_leave
+        gamma = "" if no_gamma else f", gamma {self.gamma:.4g}"
         return f"{name.get(self.rule, self.rule)}{gamma}, {self.protection}"
 
 
@@ -104,9 +105,11 @@ def grid_of(
     rules = [("distance", float(v)) for v in distances]
     rules += [("correlation", float(v)) for v in correlations]
     found = [
-        ProtectionSetting(rule, value, np.inf if protection == "cut" else float(gamma), protection)
+        ProtectionSetting(
+            rule, value, np.inf if protection_of(name).flagged_leave else float(gamma), name
+        )
         for rule, value in rules
-        for protection in protections
+        for name in protections
         for gamma in gammas
     ]
     if continuous:

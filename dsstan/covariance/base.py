@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -100,6 +100,11 @@ class SpatialModel:
         They are those with a response; under ``cut`` the unflagged of them.
         """
         return np.flatnonzero(informs(self.A, self.protection) & self.problem.observed)
+
+    def model_with(self, **changes: Any) -> SpatialModel:
+        """The model alone, without how it was sampled, some of its fields changed."""
+        own = {each.name: getattr(self, each.name) for each in fields(SpatialModel)}
+        return SpatialModel(**{**own, **changes})
 
     def with_smoothing_at(self, p: Parameters) -> SpatialModel:
         """The model whose A is that of one draw; this one, where A does not change."""

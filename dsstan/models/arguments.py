@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,9 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError, is_number
+from dsstan.core.seeds import root_seed
 from dsstan.covariance.approximations import EXACT, Covariance, choose_covariance
+from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.protection import check_protection, protection_of
+from dsstan.covariance.protection import NO_PROTECTION, PROTECTIONS, protection_of
+from dsstan.engines import SamplerSettings
+from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, smoothing
 from dsstan.table.problem import Problem
@@ -19,49 +26,190 @@ from dsstan.table.problem import Problem
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Request(SpatialModel):
+    """A model to fit, and how: the arguments of a fit function, checked and resolved.
+
+    Attributes
+    ----------
+    weights, gamma
+        Risk weights and the global risk parameter; None and 0 if unrestricted.
+    start
+        Fit whose draws start the chains; None if there is none.
+    priors, prior_settings
+        Every prior setting as a number, and as it was asked for.
+    phi_from_start
+        Whether the decay that is held is the posterior median of ``start``.
+    seed
+        Root of the fit's random streams. Confidential.
+    settings
+        Of the sampler.
+    label, progress
+        What is fitted, for the progress, and whether to show it.
+    begin
+        Clock when the fit was asked for.
+    """
+
+    weights: Weights | None
+    gamma: float
+    start: Any
+    priors: Any
+    prior_settings: Any
+    phi_from_start: bool
+    seed: int
+    settings: SamplerSettings
+    label: str
+    progress: bool | None
+    begin: float
+
+    @property
+    def kind(self) -> str:
+        """``"restricted"`` with weights, else ``"unrestricted"``."""
+        return "unrestricted" if self.weights is None else "restricted"
+
+    @property
+    def phi_bounds(self) -> tuple[float, float]:
+        """Range of the decay; equal ends where it is held."""
+        held = self.phi_held
+        bounds: tuple[float, float] = self.priors.phi_bounds
+        return bounds if held is None else (held, held)
+
+
 def check_arguments(
     problem: Problem,
-    weights: Weights | None,
-    gamma: float,
-    protection: str,
-    start: Fit | None,
-    phi: float | None,
-    hold_phi: bool,
-    outcome: str = "Gaussian",
-) -> Floats:
-    """Refuse arguments that contradict each other; the diagonal of A."""
-    check_protection(protection)
-    response = problem.table[problem.response]
-    if pd.api.types.is_bool_dtype(response.dtype):
+    *,
+    settings: SamplerSettings,
+    weights: Weights | None = None,
+    gamma: float | None = None,
+    protection: str | None = None,
+    start: Fit | None = None,
+    phi: float | None = None,
+    hold_phi: bool = True,
+    cov_model: str | None = None,
+    covariance: str | Covariance | None = None,
+    priors: Any = None,
+    seed: int | None = None,
+    progress: bool | None = None,
+    label: str = "{} fit",
+    alone: Collection[str] = (),
+    protections: Sequence[str] = PROTECTIONS,
+    outcome: str | None = "Gaussian",
+    exact_only: str | None = None,
+    usual_priors: Any = Priors,
+    law: Any = None,
+) -> Request:
+    """Refuse arguments of a fit that contradict each other, and resolve the others.
+
+    Parameters
+    ----------
+    problem, settings, weights, gamma, protection, start, phi, hold_phi, cov_model, covariance, \
+    priors, seed, progress
+        See :func:`dsstan.fit`.
+    label
+        What is fitted, with a place for whether it is restricted.
+    alone
+        Those of gamma, protection, start and phi that an unrestricted fit takes too.
+    protections
+        Those that the model has.
+    outcome
+        What ``start`` must be a fit of; None where the caller has compared it.
+    exact_only
+        Name of the fit function where its model has the exact covariance only.
+    usual_priors
+        Gives the prior settings where neither ``priors`` nor ``start`` does.
+    law
+        What priors of counts are resolved for, in place of the response.
+
+    Raises
+    ------
+    InputError
+        If arguments contradict each other or the table.
+    """
+    begin, root = time.perf_counter(), root_seed(seed)
+    if law is None and pd.api.types.is_bool_dtype(problem.table[problem.response].dtype):
         raise InputError(
             f"response {problem.response!r} holds truth values, which are not Gaussian: use "
             'dsstan.models.counts.fit.fit_counts(problem, "bernoulli")'
         )
-    if start is not None and start.outcome != outcome:
+    given = {"gamma": gamma, "protection": protection, "start": start, "phi": phi}
+    names = [name for name, v in given.items() if v is not None and name not in alone]
+    if law is None and {"gamma", "protection"} & set(names):
+        names = list(dict.fromkeys(["gamma", "protection", *names]))  # counts have no protection
+    if weights is None and names:
+        verb = "belongs" if len(names) == 1 else "belong"
+        raise InputError(f"{' and '.join(names)} {verb} to a restricted fit: give weights as well")
+    if phi is not None and not (is_number(phi) and np.isfinite(phi) and phi > 0):
+        raise InputError("phi must be positive and finite")
+    _check_same(problem, weights, start, outcome)
+    gamma = np.inf if gamma is None else gamma
+    protection = "paper" if protection is None else protection
+    if protection not in protections:
+        raise InputError(f"protection must be one of {', '.join(protections)}, got {protection!r}")
+    if weights is not None:
+        _check_phi(start, phi, hold_phi)
+    held = phi
+    if phi is None and hold_phi and start is not None:
+        held = float(np.median(start.draws["phi"]))
+    model = SpatialModel(
+        problem=problem,
+        A=np.ones(problem.n_records) if weights is None else diagonal(weights, gamma, protection),
+        protection=NO_PROTECTION if weights is None else protection,
+        cov_model=check_cov_model(cov_model, start),
+        covariance=EXACT,
+        phi_held=held,
+    )
+    rows = model.informing
+    X = problem.X[rows]
+    if protection_of(model.protection).flagged_leave:
+        check_cut(X, len(rows), problem)
+    if priors is None:
+        priors = usual_priors() if start is None else start.prior_settings
+    response = problem.y[rows] if law is None else law
+    return Request(
+        **vars(model)
+        | {"covariance": covariance_for(covariance, start, len(rows), exact_only=exact_only)},
+        weights=weights,
+        gamma=0.0 if weights is None else float(gamma),
+        start=start,
+        priors=priors.resolve(response, X, problem.d_max, cov_model=model.cov_model),
+        prior_settings=priors,
+        phi_from_start=held is not None and phi is None,
+        seed=root,
+        settings=settings,
+        label=label.format("unrestricted" if weights is None else "restricted"),
+        progress=progress,
+        begin=begin,
+    )
+
+
+def _check_same(
+    problem: Problem, weights: Weights | None, start: Fit | None, outcome: str | None
+) -> None:
+    """Start and weights must be of the same model and problem."""
+    if start is not None and outcome is not None and start.outcome != outcome:
         raise InputError(
             f"start is a fit of another model ({start.outcome}); it starts a fit of its own kind"
         )
     if start is not None and start.problem is not problem:
         raise InputError("start is a fit of another problem; fit both to the same one")
-    if weights is None:
-        if phi is not None or start is not None:
-            raise InputError("phi and start belong to a restricted fit: give weights as well")
-        return np.ones(problem.n_records)
-    if weights.a.shape != (problem.n_records,):
+    if weights is not None and weights.a.shape != (problem.n_records,):
         raise InputError(
             f"weights are of {weights.a.size} records, the problem has {problem.n_records}"
         )
-    if hold_phi and phi is None and start is None:
+
+
+def _check_phi(start: Fit | None, phi: float | None, hold_phi: bool) -> None:
+    """A restricted fit holds the decay that was given, or that of an unrestricted fit."""
+    if phi is not None and not hold_phi:
+        raise InputError("phi is a value to hold: hold_phi=False contradicts it")
+    if phi is not None or not hold_phi:
+        return
+    if start is None:
         raise InputError(
             "a restricted fit holds phi: give start (the unrestricted fit) or phi itself"
         )
-    if hold_phi and phi is None and start is not None and start.kind != "unrestricted":
+    if start.kind != "unrestricted":
         raise InputError("start must be an unrestricted fit, or give phi itself")
-    if phi is not None and not (is_number(phi) and np.isfinite(phi) and phi > 0):
-        raise InputError("phi must be positive and finite")
-    if phi is not None and not hold_phi:
-        raise InputError("phi is a value to hold: hold_phi=False contradicts it")
-    return diagonal(weights, gamma, protection)
 
 
 def check_cov_model(cov_model: str | None, start: Fit | None) -> str:
@@ -78,8 +226,8 @@ def check_cov_model(cov_model: str | None, start: Fit | None) -> str:
     correlation_code(cov_model)
     if start is not None and start.cov_model != cov_model:
         raise InputError(
-            f"cov_model is {cov_model!r} and start was fitted with {start.cov_model!r}: leave "
-            "cov_model out, or fit start with it"
+            f"cov_model is {cov_model!r} and start was fitted with {start.cov_model!r}: its "
+            "phi would mean another distance. Leave cov_model out, or fit both with one"
         )
     return cov_model
 

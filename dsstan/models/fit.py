@@ -4,42 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-import warnings
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.core.progress import progress_bar
-from dsstan.core.seeds import root_seed, stan_seed
+from dsstan.core.seeds import stan_seed
 from dsstan.covariance.approximations import Covariance
-from dsstan.covariance.base import SpatialModel
-from dsstan.covariance.protection import informs
 from dsstan.covariance.vecchia.spread import check_spread, kept_seed
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.engines.programs import Program
-from dsstan.models.arguments import (
-    check_arguments,
-    check_cov_model,
-    check_cut,
-    covariance_for,
-    program_of,
-    unrestricted_start,
-)
-from dsstan.models.conditions import at_window, most_flagged
-from dsstan.models.fit_surface import fit_surface
+from dsstan.models.arguments import Request, check_arguments, program_of
+from dsstan.models.conditions import at_window
+from dsstan.models.finish import finish_fit, run_program
+from dsstan.models.fit_surface import surface_of
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
-from dsstan.models.stan_data import initial_values, natural_data
-from dsstan.models.verdict import diagnose, protection_notes
+from dsstan.models.stan_data import natural_data
+from dsstan.models.starts import near_least_squares, near_top
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 
 __all__ = ["Fit", "fit"]
-
-Floats = NDArray[np.float64]
 
 _LOG = logging.getLogger("dsstan")
 
@@ -143,142 +127,76 @@ def fit(
     EngineError
         If the engine is missing or fails.
     """
-    begin = time.perf_counter()
-    root = root_seed(seed)
-    settings = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
-    if weights is None and (gamma is not None or protection is not None):
-        raise InputError("gamma and protection belong to a restricted fit: give weights as well")
-    gamma = np.inf if gamma is None else gamma
-    protection = "paper" if protection is None else protection
-    A = check_arguments(problem, weights, gamma, protection, start, phi, hold_phi)
-    cov_model = check_cov_model(cov_model, start)
-    restricted = weights is not None
-    used = protection if restricted else "none"
-    rows = np.flatnonzero(informs(A, used) & problem.observed)
-    y, X = problem.y[rows], problem.X[rows]
-    if restricted and used == "cut":
-        check_cut(X, len(rows), problem)
-    if priors is None:
-        priors = start.prior_settings if start is not None else Priors()
-    resolved = priors.resolve(y, X, problem.d_max, cov_model=cov_model)
-    held = None
-    if restricted and hold_phi:
-        # check_arguments has seen to it that there is one of the two.
-        held = float(np.median(start.draws["phi"])) if phi is None and start else phi
-    phi_bounds = resolved.phi_bounds if held is None else (held, held)
-    kind = "restricted" if restricted else "unrestricted"
-    label = f"{kind} fit"
-    reckoned = covariance_for(covariance, start, len(rows))
-    name = program_of(
-        problem, program, restricted=restricted, hold_phi=held is not None, covariance=reckoned
-    )
-    natural = name != "surface"
-    check_spread(reckoned, cluster, resume)
-    root = kept_seed(
-        *(resume, seed, root, problem, A),
-        settings=(used, cov_model, reckoned, priors, held, nodes, settings),
-    )
-    runner = get_engine(engine)
-    model = SpatialModel(
-        problem=problem,
-        A=A,
-        protection=used,
+    request = check_arguments(
+        problem,
+        settings=SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth),
+        weights=weights,
+        gamma=gamma,
+        protection=protection,
+        start=start,
+        phi=phi,
+        hold_phi=hold_phi,
         cov_model=cov_model,
-        covariance=reckoned,
-        phi_held=held,
+        covariance=covariance,
+        priors=priors,
+        seed=seed,
+        progress=progress,
     )
-    with progress_bar(f"{label}: surface", progress) as advance:
-        built = fit_surface(
-            model,
-            phi_bounds=phi_bounds,
-            r_bounds=resolved.r_bounds,
+    name = program_of(
+        problem,
+        program,
+        restricted=weights is not None,
+        hold_phi=request.phi_held is not None,
+        covariance=request.covariance,
+    )
+    check_spread(request.covariance, cluster, resume)
+    request = replace(request, seed=_seed(request, seed, nodes, resume))
+    runner = get_engine(engine)
+    with progress_bar(f"{request.label}: surface", progress) as advance:
+        built = surface_of(
+            request,
+            phi_bounds=request.phi_bounds,
+            r_bounds=request.priors.r_bounds,
             nodes=nodes,
-            seed=stan_seed(root),
+            seed=stan_seed(request.seed),
             advance=advance,
             cluster=cluster,
             resume=resume,
         )
-    surface, sampled = built.surface, built.sampled(resolved)
-    data = (
-        natural_data(problem, A, used, held, resolved, surface, cov_model=cov_model)
-        if natural
-        else {**surface.stan_data(), **sampled.stan_data()}
-    )
+    surface, sampled = built.surface, built.sampled(request.priors)
     _LOG.info(
         "%s: program %s on %s, %d of %d records inform it, %d x %d nodes",
-        *(label, name, runner.name, len(rows), problem.n_records, *surface.nodes),
+        *(request.label, name, runner.name, request.informing.size, problem.n_records),
+        *surface.nodes,
     )
-    inits = (
-        initial_values(start, surface, resolved, held, chains, root, natural)
-        if built.window is None
-        else built.starts(chains, root, held is not None)
-    )
-    with progress_bar(f"{label}: sampling ({runner.name})", progress) as advance:
-        drawn = runner.sample(
-            Program(name),
-            data,
-            settings=settings,
-            seed=stan_seed(root),
-            inits=inits,
-            advance=advance,
-        )
-    draws = {key: drawn[key] for key in ("beta", "sigma_sq", "tau_sq")}
-    draws["phi"] = drawn["phi"] if "phi" in drawn.names else np.full(draws["sigma_sq"].shape, held)
-    notes = protection_notes(
-        problem,
-        weights,
-        A,
-        used,
-        phi=float(np.median(draws["phi"])),
-        phi_from_start=held is not None and phi is None,
-        cov_model=cov_model,
-    )
-    if weights is not None and weights.n_flagged == 0:
-        warnings.warn(notes[0], DsstanWarning, stacklevel=2)
-    checks = at_window(draws, sampled, resolved)
-    if weights is not None:
-        chosen = weights.rule not in ("correlation", "distance")
-        checks.append(most_flagged(weights.n_flagged, problem.n_records, chosen=chosen))
-    error = surface.error
-    if natural:
-        error = max(error, float(np.max(drawn["surface_error"])))
-    return Fit(
-        problem=problem,
-        kind=kind,
-        protection=used,
-        weights=weights,
-        gamma=float(gamma) if restricted else 0.0,
-        A=A,
-        draws=draws,
-        phi_held=held,
-        priors=resolved,
-        prior_settings=priors,
-        engine=runner.name,
-        engine_version=runner.version,
-        program=name,
-        fingerprint=Program(name).fingerprint,
-        seed=root,
-        settings=settings,
-        surface_error=error,
-        nodes=surface.nodes,
-        verdict=diagnose(
-            {
-                **{f"beta_{j}": draws["beta"][:, :, j] for j in range(problem.n_terms)},
-                "sigma_sq": draws["sigma_sq"],
-                "tau_sq": draws["tau_sq"],
-                **({} if held is not None else {"phi": draws["phi"]}),
-            },
-            drawn.sampler,
-            max_treedepth=max_treedepth,
-            surface_error=error,
-            phi_bounds=None if held is not None else resolved.phi_bounds,
-            r_bounds=resolved.r_bounds,
-            more=tuple(checks),
+    run = run_program(
+        request,
+        name,
+        {**surface.stan_data(), **sampled.stan_data()}
+        if name == "surface"
+        else natural_data(
+            *(problem, request.A, request.protection, request.phi_held, request.priors, surface),
+            cov_model=request.cov_model,
         ),
-        seconds=time.perf_counter() - begin,
-        start=unrestricted_start(start),
-        notes=notes,
-        cov_model=cov_model,
-        covariance=reckoned,
-        nodes_asked=nodes,
+        near_least_squares(surface.rotation, request.priors)
+        if built.window is None
+        else near_top(surface, built.window),
+        runner=runner,
+        natural=name != "surface",
+        surface_error=surface.error,
+        nodes=surface.nodes,
     )
+    checks = at_window(run.draws, sampled, request.priors)
+    return finish_fit(Fit, request, run, checks=checks, nodes_asked=nodes)
+
+
+def _seed(
+    request: Request,
+    seed: int | None,
+    nodes: tuple[int, int] | None,
+    resume: str | os.PathLike[str] | None,
+) -> int:
+    """The root seed: that of a run that is resumed, else the request's."""
+    r = request
+    settings = (r.protection, r.cov_model, r.covariance, r.prior_settings, r.phi_held, nodes)
+    return kept_seed(resume, seed, r.seed, r.problem, r.A, settings=(*settings, r.settings))

@@ -1,4 +1,4 @@
-"""The surface of a fit, and where the chains begin on it."""
+"""The surface of a fit, by its covariance."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dsstan.core.seeds import STARTS, stream
 from dsstan.covariance.base import SpatialModel
-from dsstan.covariance.likelihood_surface import Surface, best_at, first_nodes, interpolate
+from dsstan.covariance.likelihood_surface import Surface, first_nodes, interpolate
 from dsstan.covariance.vecchia.spread import spread
 from dsstan.covariance.window import Window, narrowed_surface
 from dsstan.models.priors import ResolvedPriors
 
-__all__ = ["FitSurface", "fit_surface"]
-
-Floats = NDArray[np.float64]
+__all__ = ["FitSurface", "surface_of"]
 
 
 @dataclass(frozen=True)
@@ -45,42 +39,8 @@ class FitSurface:
         phi = priors.phi_bounds if held else self.window.phi_bounds
         return replace(priors, phi_bounds=phi, r_bounds=self.window.r_bounds)
 
-    def starts(self, chains: int, root: int, held: bool) -> list[dict[str, Any]]:
-        """Values about the top of the density, one mapping a chain.
 
-        The posterior of many records is narrow: chains that began in the prior would spend
-        their warm-up on the way.
-        """
-        surface, window = self.surface, self.window
-        assert window is not None
-        rng = np.random.default_rng(stream(root, STARTS))
-        out = []
-        for _ in range(chains):
-            phi = _near(window.phi, window.phi_bounds, rng)
-            r = _near(window.r, window.r_bounds, rng)
-            u, sigma_sq = best_at(surface.at(phi, r), surface.n, r)
-            out.append(
-                {
-                    "beta": surface.rotation.b - np.linalg.solve(surface.rotation.T, u),
-                    "sigma_sq": sigma_sq,
-                    "tau_sq": r * sigma_sq,
-                    "phi_free": [] if held else [phi],
-                }
-            )
-        return out
-
-
-def _near(value: float, bounds: tuple[float, float], rng: np.random.Generator) -> float:
-    """A value within a tenth of the range about one inside it, in logs."""
-    low, high = np.log(bounds)
-    if high <= low:
-        return value
-    at = np.log(value) + 0.1 * (high - low) * rng.uniform(-1, 1)
-    pad = 0.02 * (high - low)
-    return float(np.exp(np.clip(at, low + pad, high - pad)))
-
-
-def fit_surface(
+def surface_of(
     model: SpatialModel,
     *,
     phi_bounds: tuple[float, float],

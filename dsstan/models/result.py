@@ -128,9 +128,14 @@ class Fit(SpatialModel):
     @property
     def scalars(self) -> dict[str, Floats]:
         """Scalar parameters by name, each of shape (chains, samples)."""
-        beta = self.draws["beta"]
+        return self.scalars_in(self.draws)
+
+    @staticmethod
+    def scalars_in(draws: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Scalar parameters of the draws of such a fit."""
+        beta, names = draws["beta"], ("sigma_sq", "tau_sq", "phi", "size")
         named = {f"beta_{j}": beta[:, :, j] for j in range(beta.shape[2])}
-        return {**named, **{k: self.draws[k] for k in ("sigma_sq", "tau_sq", "phi")}}
+        return {**named, **{k: draws[k] for k in names if k in draws}}
 
     @property
     def scalar_terms(self) -> list[str]:

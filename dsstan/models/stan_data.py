@@ -1,20 +1,17 @@
-"""Data and starting values of the Stan programs."""
+"""Data of the Stan programs that take natural data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsstan.core.seeds import STARTS, stream
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.likelihood_surface import Surface
+from dsstan.covariance.protection import protection_of
 from dsstan.models.priors import ResolvedPriors
 from dsstan.table.problem import Problem
-
-if TYPE_CHECKING:
-    from dsstan.models.result import Fit
 
 Floats = NDArray[np.float64]
 
@@ -36,8 +33,7 @@ def natural_data(
     data = shared_data(problem, held, priors, surface, cov_model)
     data["draw_latent"] = int(draw_latent)
     if held is not None:
-        number = {"paper": 1, "preserving": 2, "cut": 3}[protection]
-        data |= {"A": A, "protection": number, "phi": held}
+        data |= {"A": A, "protection": protection_of(protection).stan_number, "phi": held}
     return data
 
 
@@ -72,46 +68,3 @@ def shared_data(
             "check_phi": np.exp(rng.uniform(low, high, STAN_CHECKS)),
         }
     return data
-
-
-def initial_values(
-    start: Fit | None,
-    surface: Surface,
-    priors: ResolvedPriors,
-    held: float | None,
-    chains: int,
-    root: int,
-    natural: bool,
-) -> list[dict[str, Any]]:
-    """Natural parameters at which the chains begin, one mapping a chain."""
-    rng = np.random.default_rng(stream(root, STARTS))
-    rotation = surface.rotation
-    residual = rotation.Z[:, -1]
-    variance = float(residual @ residual) / max(1, len(residual) - rotation.b.size)
-    se = np.sqrt(variance) * np.linalg.norm(np.linalg.inv(rotation.T), axis=1)
-    inits = []
-    for _ in range(chains):
-        if start is not None:
-            pick = np.unravel_index(rng.integers(start.n_draws), start.draws["sigma_sq"].shape)
-            beta = start.draws["beta"][pick]
-            sigma_sq, tau_sq = (float(start.draws[k][pick]) for k in ("sigma_sq", "tau_sq"))
-            phi = float(start.draws["phi"][pick])
-        else:
-            beta = rotation.b + se * rng.uniform(-1, 1, se.size)
-            sigma_sq, tau_sq = variance * np.exp(rng.uniform(-1.5, 0.5, 2))
-            phi = float(np.exp(np.mean(np.log(priors.phi_bounds)) + rng.uniform(-0.5, 0.5)))
-        r_low, r_high = priors.r_bounds
-        tau_sq = float(np.clip(tau_sq / sigma_sq, 1.01 * r_low, 0.99 * r_high)) * float(sigma_sq)
-        low, high = priors.phi_bounds
-        phi = float(np.clip(phi, low * 1.01, high * 0.99))
-        init: dict[str, Any] = {
-            "beta": np.asarray(beta),
-            "sigma_sq": float(sigma_sq),
-            "tau_sq": tau_sq,
-        }
-        if not natural:
-            init["phi_free"] = [] if held is not None else [phi]
-        elif held is None:
-            init["phi"] = phi
-        inits.append(init)
-    return inits

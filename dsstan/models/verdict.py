@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,18 +84,29 @@ def diagnose(
     more
         Checks of other things that belong into the verdict.
     """
-    chains = sampler.shape[0]
+    checks = [
+        *_of_chains(draws, ESS_PER_CHAIN * len(sampler)),
+        *_of_sampler(sampler, max_treedepth),
+    ]
+    if surface_error is not None:
+        fine = surface_error < TOLERANCE
+        limit, advice = f"below {TOLERANCE:g}", "ask for more nodes"
+        checks.append(_met("surface error", surface_error, fine, limit, advice, "surface-error"))
+    return Verdict((*checks, *at_bounds(draws, phi_bounds, r_bounds), *more))
+
+
+def _of_chains(draws: Mapping[str, Floats], need: int) -> list[Check]:
+    """Whether the chains agree, and are long enough for ``need`` independent draws."""
     rhats = {name: rhat(d) for name, d in draws.items()}
     bulk = {name: ess(d, "bulk") for name, d in draws.items()}
     tail = {name: ess(d, "tail") for name, d in draws.items()}
     longer = "run more iterations, or look at the posterior for several modes"
-    need = ESS_PER_CHAIN * chains
-    apart = [name for name, d in draws.items() if several_modes(d)]
     checks = [
         _worst("rhat", rhats, lambda v: v < RHAT_LIMIT, max, f"below {RHAT_LIMIT}", longer),
         _worst("ess_bulk", bulk, lambda v: v >= need, min, f"at least {need}", longer),
         _worst("ess_tail", tail, lambda v: v >= need, min, f"at least {need}", longer),
     ]
+    apart = [name for name, d in draws.items() if several_modes(d)]
     if apart:
         checks.append(
             Check(
@@ -108,52 +119,30 @@ def diagnose(
                 "several-modes",
             )
         )
+    return checks
+
+
+def _of_sampler(sampler: Floats, max_treedepth: int) -> list[Check]:
+    """Whether the sampler met divergences, its limit, or energies that it hardly explored."""
     divergent = float(np.mean(sampler[:, :, 2]))
-    checks.append(
-        Check(
-            "divergent share",
-            divergent,
-            f"0, and at most {DIVERGENT_SHARE:g} to pass",
-            "failure" if divergent > DIVERGENT_SHARE else "warning" if divergent > 0 else "ok",
-            advice="raise adapt_delta",
-            condition="not-converged",
-        )
-    )
     deep = float(np.mean(sampler[:, :, 1] >= max_treedepth))
-    checks.append(
-        Check(
-            "treedepth share",
-            deep,
-            f"at most {TREEDEPTH_SHARE:g}",
-            "failure" if deep > TREEDEPTH_SHARE else "ok",
-            advice="raise max_treedepth, or centre the covariates",
-            condition="not-converged",
-        )
-    )
     bfmi = _bfmi(sampler[:, :, 3])
-    checks.append(
-        Check(
-            "e-bfmi",
-            bfmi,
-            f"at least {EBFMI_LIMIT}",
-            "ok" if bfmi >= EBFMI_LIMIT else "failure",
-            advice="run a longer warm-up",
-            condition="not-converged",
-        )
-    )
-    if surface_error is not None:
-        checks.append(
-            Check(
-                "surface error",
-                surface_error,
-                f"below {TOLERANCE:g}",
-                "ok" if surface_error < TOLERANCE else "failure",
-                advice="ask for more nodes",
-                condition="surface-error",
-            )
-        )
-    checks += at_bounds(draws, phi_bounds, r_bounds)
-    return Verdict((*checks, *more))
+    few, rare = f"0, and at most {DIVERGENT_SHARE:g} to pass", f"at most {TREEDEPTH_SHARE:g}"
+    long, deeper = f"at least {EBFMI_LIMIT}", "raise max_treedepth, or centre the covariates"
+    met = _met("divergent share", divergent, divergent <= DIVERGENT_SHARE, few, "raise adapt_delta")
+    return [
+        replace(met, severity="warning") if 0 < divergent <= DIVERGENT_SHARE else met,
+        _met("treedepth share", deep, deep <= TREEDEPTH_SHARE, rare, deeper),
+        _met("e-bfmi", bfmi, bfmi >= EBFMI_LIMIT, long, "run a longer warm-up"),
+    ]
+
+
+def _met(
+    name: str, value: float, fine: bool, limit: str, advice: str, condition: str = "not-converged"
+) -> Check:
+    """The check of one number."""
+    severity = "ok" if fine else "failure"
+    return Check(name, value, limit, severity, advice=advice, condition=condition)
 
 
 def _worst(

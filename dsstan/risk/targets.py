@@ -8,19 +8,22 @@ together, the model is fitted again, and every record is checked again.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dsstan.core.errors import InputError
-from dsstan.covariance.protection import PROTECTIONS
+from dsstan.covariance.protection import PROTECTIONS, check_protection, protection_of
 from dsstan.models.arguments import settings_of
 from dsstan.models.fit import fit
+from dsstan.models.posterior import parameters_at
+from dsstan.models.predictive import carried_at
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, neighbour_distances, smoothing
 from dsstan.risk.attacker import Attack, attack
+from dsstan.risk.leave_one_out import MeanTerms, averaged_draws, unrestricted_terms
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +35,22 @@ _SWEEPS = 4
 _SOLVING_DRAWS = 12
 _SLACK = 1.02
 """The solver aims a little above the floor, so that the refit's own noise does not undo it."""
+
+
+_OTHERS = tuple(
+    p for p in PROTECTIONS if protection_of(p).variance_returns or protection_of(p).flagged_leave
+)
+"""Protections under which a fully smoothed record does not leak through the coefficients."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The release that a floor is asked for, and the decay that its fit will hold."""
+
+    protection: str
+    variances: str
+    copies: int
+    phi: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +134,13 @@ def solve_targets(
     """
     _check(free, floor, copies, protection, variances)
     problem = free.problem
-    phi = float(np.median(free.draws["phi"]))
+    plan = _Plan(protection, variances, int(copies), float(np.median(free.draws["phi"])))
     may = np.ones(problem.n_records, bool) if candidates is None else np.asarray(candidates, bool)
     strength, base = np.zeros(problem.n_records), free
     aim = np.full(problem.n_records, floor * _SLACK)
     settings = {**settings_of(free), **({} if engine == "auto" else {"engine": engine})}
     for number in range(max(1, refits)):
-        strength = _solve(base, free, strength, may, aim, copies, protection, variances, phi)
+        strength = _solve(base, free, strength, may, aim, plan)
         weights, gamma = _as_weights(free, strength)
         restricted = fit(
             problem,
@@ -149,7 +168,7 @@ def solve_targets(
         copies=int(copies),
         variances=variances,
         unmet=unmet,
-        message=_message(restricted, free, final, unmet, strength, floor, copies, variances, phi),
+        message=_message(restricted, free, final, unmet, strength, floor, plan),
     )
 
 
@@ -161,25 +180,29 @@ def _check(free: Fit, floor: float, copies: int, protection: str, variances: str
         raise InputError("the floor must be positive and finite")
     if isinstance(copies, bool) or not isinstance(copies, int | np.integer) or copies < 1:
         raise InputError("copies must be a whole number of at least 1")
-    if protection not in PROTECTIONS:
-        raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
+    check_protection(protection)
     if variances not in ("fixed", "known"):
         raise InputError('variances must be "fixed" or "known"')
 
 
-def _planned(base: Fit, A: Floats, protection: str, phi: float, weights: Weights) -> Fit:
-    """The fit as it would be with this A, its draws kept: a guess until the refit."""
-    held = {**base.draws, "phi": np.full(base.draws["sigma_sq"].shape, phi)}
-    return dataclasses.replace(
-        base,
-        kind="restricted",
-        protection=protection,
-        A=A,
-        phi_held=phi,
-        weights=weights,
-        draws=held,
-        gamma=1.0,
-    )
+def _planned_sd(base: Fit, free: Fit, A: Floats, flagged: NDArray[np.bool_], plan: _Plan) -> Floats:
+    """Attacker sd of each record, shape (N,), of copies with this A: a guess until the refit.
+
+    The variances are those of some draws of ``base``, the decay that of the plan.
+    """
+    alone = unrestricted_terms(free).precision
+    model = base.model_with(A=A, protection=plan.protection, phi_held=plan.phi)
+    effect = "w*" if protection_of(plan.protection).smoothed_copies else "w"
+    points = [
+        replace(parameters_at(base, int(chain), int(iteration)), phi=plan.phi)
+        for chain, iteration in averaged_draws(base, _SOLVING_DRAWS)
+    ]
+    with threadpool_limits(limits=1, user_api="blas"):
+        terms = model.covariance.attack_terms(model, points, carried_at(A, flagged, effect))
+    found = MeanTerms.over(alone, terms)
+    one = found.information + (found.leak if plan.variances == "known" else 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 / np.sqrt((1.0 / np.sqrt(alone)) ** -2 + plan.copies * one))
 
 
 def _solve(
@@ -188,25 +211,20 @@ def _solve(
     strength: Floats,
     may: NDArray[np.bool_],
     aim: Floats,
-    copies: int,
-    protection: str,
-    variances: str,
-    phi: float,
+    plan: _Plan,
 ) -> Floats:
     """gamma a_i of every record by bisection in logs, all records at once, in sweeps."""
 
     def sd_at(strengths: Floats) -> Floats:
         weights, gamma = _as_weights(free, strengths)
-        planned = _planned(base, smoothing(gamma, weights.a), protection, phi, weights)
-        found = attack(planned, against=free, copies=copies, draws=_SOLVING_DRAWS, progress=False)
-        return found.sd(variances=variances)
+        return _planned_sd(base, free, smoothing(gamma, weights.a), weights.flagged, plan)
 
     current = strength.copy()
     for _ in range(_SWEEPS):
         short = may & (sd_at(current) < aim)
         if not short.any():
             return current
-        if protection == "cut":
+        if protection_of(plan.protection).flagged_leave:
             current = np.where(short, FULL, current)
             continue
         low, high = np.log(np.maximum(current, 1e-3)), np.full(current.size, np.log(FULL))
@@ -215,7 +233,7 @@ def _solve(
             meets = sd_at(trial) >= aim
             high = np.where(short & meets, 0.5 * (low + high), high)
             low = np.where(short & ~meets, 0.5 * (low + high), low)
-        current = _unmixed(np.where(short, np.exp(high), current), protection)
+        current = _unmixed(np.where(short, np.exp(high), current), plan.protection)
     return current
 
 
@@ -226,7 +244,7 @@ def _unmixed(strength: Floats, protection: str) -> Floats:
     effect and hides little; those of a fully smoothed one carry w, a draw from its
     conditional prior. One release carries one or the other.
     """
-    if protection == "paper" and np.any(strength >= FULL * 0.99):
+    if protection_of(protection).smoothed_copies and np.any(strength >= FULL * 0.99):
         return np.where(strength > 0, FULL, 0.0)
     return strength
 
@@ -251,14 +269,12 @@ def _message(
     unmet: NDArray[np.intp],
     strength: Floats,
     floor: float,
-    copies: int,
-    variances: str,
-    phi: float,
+    plan: _Plan,
 ) -> str:
     """What was reached, what was not and why."""
     smoothed = strength > 0
     full = strength >= FULL * 0.99
-    n = strength.size
+    n, copies, variances = strength.size, plan.copies, plan.variances
     lines = [
         f"{int(smoothed.sum())} of {n} records smoothed under {restricted.protection}, "
         f"{int(full.sum())} of them fully; attacker sd of at least {floor:g} at {copies} copies "
@@ -273,11 +289,11 @@ def _message(
             "neighbours: no smoothing helps; lower the floor"
         )
     leaking = unmet[full[unmet] & (final.leave_one_out[unmet] >= floor)]
-    if restricted.protection == "paper" and leaking.size:
+    if restricted.protection not in _OTHERS and leaking.size:
         lines.append(
             f"{leaking.size} fully smoothed records still miss it: under paper they leak through "
             "the coefficients, which no smoothing lowers. "
-            + _others(free, restricted, final, leaking, copies, variances, phi)
+            + _others(free, restricted, final, leaking, plan)
         )
     plain = unmet[~smoothed[unmet]]
     if plain.size:
@@ -292,22 +308,12 @@ def _message(
 
 
 def _others(
-    free: Fit,
-    restricted: Fit,
-    final: Attack,
-    leaking: NDArray[np.intp],
-    copies: int,
-    variances: str,
-    phi: float,
+    free: Fit, restricted: Fit, final: Attack, leaking: NDArray[np.intp], plan: _Plan
 ) -> str:
     """What the other protections would give the leaking records."""
-    parts = []
-    assert restricted.weights is not None
-    for protection in ("preserving", "cut"):
-        planned = _planned(restricted, restricted.A, protection, phi, restricted.weights)
-        sd = attack(planned, against=free, copies=copies, draws=_SOLVING_DRAWS, progress=False).sd(
-            variances=variances
-        )
-        parts.append(f"{protection} {float(sd[leaking].min()):.3g}")
-    reached = float(final.sd(variances=variances)[leaking].min())
-    return f"Smallest sd of them: paper {reached:.3g}, {', '.join(parts)}"
+    found = {plan.protection: final.sd(variances=plan.variances)}
+    for name in _OTHERS:
+        other = replace(plan, protection=name)
+        found[name] = _planned_sd(restricted, free, restricted.A, restricted.flagged, other)
+    smallest = [f"{name} {float(sd[leaking].min()):.3g}" for name, sd in found.items()]
+    return f"Smallest sd of them: {', '.join(smallest)}"

@@ -13,8 +13,7 @@ rules do to flagged and to other records is measured in ``docs/explain/adaptive.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,21 +22,24 @@ from scipy.spatial.distance import cdist
 
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
-from dsstan.core.seeds import root_seed, stan_seed
+from dsstan.core.seeds import stan_seed
 from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.latent import LatentModel
+from dsstan.covariance.protection import PROTECTIONS as ALL
+from dsstan.covariance.protection import protection_of
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
 from dsstan.models.adaptive.rules import RULES, AdaptiveRule
 from dsstan.models.adaptive.surface import AdaptiveSurface, Setting, build_adaptive_surface
-from dsstan.models.arguments import check_cov_model, covariance_for
+from dsstan.models.arguments import check_arguments
+from dsstan.models.finish import finish_fit, run_program
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import Predictive, carried_at
 from dsstan.models.priors import Priors, ResolvedPriors
 from dsstan.models.result import Fit
-from dsstan.models.stan_data import initial_values, shared_data
-from dsstan.models.verdict import diagnose
+from dsstan.models.stan_data import shared_data
+from dsstan.models.starts import near_least_squares
 from dsstan.models.weights import PAPER_CORRELATION, Weights, neighbour_distances
 from dsstan.table.problem import Problem, require_complete
 
@@ -45,7 +47,7 @@ __all__ = ["RULES", "AdaptiveFit", "AdaptiveRule", "fit_adaptive"]
 
 Floats = NDArray[np.float64]
 
-PROTECTIONS = ("paper", "preserving")
+PROTECTIONS = tuple(name for name in ALL if not protection_of(name).flagged_leave)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +96,7 @@ class AdaptiveFit(Fit):
 
     def with_smoothing_at(self, p: Parameters) -> SpatialModel:
         """The restricted model with A of this draw, for all that is computed at the draw."""
-        shared = {f.name: getattr(self, f.name) for f in fields(SpatialModel)}
-        return SpatialModel(**{**shared, "A": self.diagonal(p)})
+        return self.model_with(A=self.diagonal(p))
 
     def predictive(self, effect: str = "auto") -> Predictive:
         """How a copy is drawn: A of its own draw."""
@@ -201,98 +202,67 @@ def fit_adaptive(
     EngineError
         If the engine is missing or fails.
     """
-    begin = time.perf_counter()
     require_complete(problem)
-    root = root_seed(seed)
-    settings = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
     chosen = _rule(rule, alpha, correlation, width, gamma)
-    if protection not in PROTECTIONS:
-        raise InputError(f"protection must be one of {', '.join(PROTECTIONS)}, got {protection!r}")
-    if start is not None and (start.problem is not problem or start.kind != "unrestricted"):
+    if start is not None and start.kind != "unrestricted":
         raise InputError("start must be an unrestricted fit of the same problem")
-    cov_model = check_cov_model(cov_model, start)
-    covariance_for(covariance, start, problem.n_records, exact_only="fit_adaptive")
+    request = check_arguments(
+        problem,
+        settings=SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth),
+        protection=protection,
+        start=start,
+        hold_phi=False,
+        cov_model=cov_model,
+        covariance=covariance,
+        priors=priors,
+        seed=seed,
+        progress=progress,
+        label="adaptive fit",
+        alone=("start", "protection"),
+        protections=PROTECTIONS,
+        exact_only="fit_adaptive",
+    )
     nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site)
-    priors = priors or (start.prior_settings if start is not None else Priors())
-    resolved = priors.resolve(problem.y, problem.X, problem.d_max, cov_model=cov_model)
-    setting = Setting(cdist(problem.sites, problem.sites), nearest, chosen, protection, cov_model)
+    d = cdist(problem.sites, problem.sites)
+    setting = Setting(d, nearest, chosen, protection, request.cov_model)
     runner = get_engine(engine)
     with progress_bar("adaptive fit: surface", progress) as advance:
         surface = build_adaptive_surface(
             setting,
             problem.X,
             problem.y,
-            phi_bounds=resolved.phi_bounds,
-            r_bounds=resolved.r_bounds,
+            phi_bounds=request.phi_bounds,
+            r_bounds=request.priors.r_bounds,
             nodes=nodes,
-            seed=stan_seed(root),
+            seed=stan_seed(request.seed),
             advance=advance,
         )
-    program, data = adaptive_data(problem, setting, resolved, surface)
-    natural = program.name == "adaptive"
-    inits = initial_values(start, surface.below, resolved, None, chains, root, natural)
-    with progress_bar(f"adaptive fit: sampling ({runner.name})", progress) as advance:
-        drawn = runner.sample(
-            program,
-            data,
-            settings=settings,
-            seed=stan_seed(root),
-            inits=inits,
-            advance=advance,
-        )
-    draws = {key: drawn[key] for key in ("beta", "sigma_sq", "tau_sq", "phi")}
-    error = surface.error
-    if natural:
-        error = max(error, float(np.max(drawn["surface_error"])))
-    a, A = _means(draws, chosen, nearest, cov_model)
-    nan = float("nan")
-    return AdaptiveFit(
-        problem=problem,
-        kind="restricted",
-        protection=protection,
-        weights=Weights(
-            # A step flags whom it smooths in more than half of the draws.
-            a=(a > 0.5).astype(np.float64) if rule == "step" else a,
-            rule="adaptive",
-            threshold=nan,
-            correlation=nan,
-            nearest=nearest,
-            probability=a.copy(),
-            neighbour=int(neighbour),
-            by_site=by_site,
-        ),
-        gamma=float(np.mean(chosen.gamma_at(draws["tau_sq"] / draws["sigma_sq"]))),
-        A=A,
-        draws=draws,
-        phi_held=None,
-        priors=resolved,
-        prior_settings=priors,
-        engine=runner.name,
-        engine_version=runner.version,
-        program=program.name,
-        fingerprint=program.fingerprint,
-        seed=root,
-        settings=settings,
-        surface_error=error,
+    program, data = adaptive_data(problem, setting, request.priors, surface)
+    run = run_program(
+        request,
+        program.name,
+        data,
+        near_least_squares(surface.below.rotation, request.priors),
+        runner=runner,
+        natural=program.name == "adaptive",
+        surface_error=surface.error,
         nodes=surface.nodes,
-        verdict=diagnose(
-            {
-                **{f"beta_{j}": draws["beta"][:, :, j] for j in range(problem.n_terms)},
-                **{name: draws[name] for name in ("sigma_sq", "tau_sq", "phi")},
-            },
-            drawn.sampler,
-            max_treedepth=max_treedepth,
-            surface_error=error,
-            phi_bounds=resolved.phi_bounds,
-            r_bounds=resolved.r_bounds,
-        ),
-        seconds=time.perf_counter() - begin,
-        start=start,
-        cov_model=cov_model,
-        nodes_asked=nodes,
-        rule=chosen,
-        nearest=nearest,
     )
+    a, A = _means(run.draws, chosen, nearest, request.cov_model)
+    weights = Weights(
+        # A step flags whom it smooths in more than half of the draws.
+        a=(a > 0.5).astype(np.float64) if rule == "step" else a,
+        rule="adaptive",
+        threshold=float("nan"),
+        correlation=float("nan"),
+        nearest=nearest,
+        probability=a.copy(),
+        neighbour=int(neighbour),
+        by_site=by_site,
+    )
+    mean = float(np.mean(chosen.gamma_at(run.draws["tau_sq"] / run.draws["sigma_sq"])))
+    request = replace(request, A=A, weights=weights, gamma=mean, protection=protection)
+    return finish_fit(AdaptiveFit, request, run, nodes_asked=nodes, rule=chosen, nearest=nearest)
 
 
 def adaptive_data(
@@ -315,7 +285,7 @@ def adaptive_data(
     return Program("adaptive"), {
         **shared_data(problem, None, priors, surface.below, setting.cov_model),
         "nearest": setting.nearest,
-        "protection": 1 + PROTECTIONS.index(setting.protection),
+        "protection": protection_of(setting.protection).stan_number,
         "kink": setting.rule.kink,
         "H_above": surface.above.nodes[1],
     }

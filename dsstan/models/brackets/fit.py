@@ -17,11 +17,13 @@ from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.base import Parameters
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.latent import LatentModel
+from dsstan.covariance.protection import PROTECTIONS, protection_of
 from dsstan.engines import SamplerSettings
-from dsstan.models.arguments import check_cov_model, covariance_for, unrestricted_start
+from dsstan.models.arguments import check_arguments, covariance_for, unrestricted_start
 from dsstan.models.brackets.limits import Brackets, find_brackets
 from dsstan.models.brackets.truncated import fit_truncated
 from dsstan.models.brackets.truncation import truncated_normal
+from dsstan.models.finish import finish_fit
 from dsstan.models.fit import fit
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import Predictive
@@ -36,6 +38,9 @@ Floats = NDArray[np.float64]
 
 LIKELIHOODS = ("plain", "truncated")
 """Likelihoods by name, the default first."""
+
+TRUNCATED_PROTECTIONS = tuple(name for name in PROTECTIONS if protection_of(name).smoothed_copies)
+"""Protections of the truncated likelihood: A on the effect, and nothing else."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,48 +293,47 @@ def fit_bracketed(
     if likelihood not in LIKELIHOODS:
         raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
     _check_start(start, problem, kept, weights, likelihood)
-    named = check_cov_model(cov_model, start)
-    exact = covariance_for(covariance, start, problem.n_records, exact_only="fit_bracketed")
     if nodes is not None and likelihood != "plain":
         raise InputError('nodes belong to likelihood="plain", which has a surface: leave them out')
-    common: dict[str, Any] = {"priors": priors, "engine": engine, "seed": seed}
-    common |= {"weights": weights, "gamma": gamma, "phi": phi, "progress": progress}
-    sampler: dict[str, Any] = {"chains": chains, "warmup": warmup, "samples": samples}
-    sampler |= {"adapt_delta": adapt_delta, "max_treedepth": max_treedepth}
     notes = _notes(kept)
     for note in notes:
         warnings.warn(note, DsstanWarning, stacklevel=2)
+    common: dict[str, Any] = {"weights": weights, "gamma": gamma, "protection": protection}
+    common |= {"phi": phi, "cov_model": cov_model, "priors": priors, "seed": seed}
+    common |= {"progress": progress}
+    sampler: dict[str, Any] = {"chains": chains, "warmup": warmup, "samples": samples}
+    sampler |= {"adapt_delta": adapt_delta, "max_treedepth": max_treedepth}
     if likelihood == "plain":
+        exact = covariance_for(covariance, start, problem.n_records, exact_only="fit_bracketed")
         found = fit(
             problem,
-            protection=protection,
-            cov_model=named,
             covariance=exact,
             nodes=nodes,
+            engine=engine,
             start=None if start is None else start.gaussian,
             **common,
             **sampler,
         )
-        own = {
-            **_values(found),
-            "start": unrestricted_start(start),
-            "notes": (*found.notes, *notes),
-        }
+        own = {each.name: getattr(found, each.name) for each in fields(Fit)}
+        own |= {"start": unrestricted_start(start), "notes": (*found.notes, *notes)}
         return BracketedFit(**own, brackets=kept, gaussian=found)
-    if protection not in (None, "paper"):
+    if protection not in (None, *TRUNCATED_PROTECTIONS):
         raise InputError(
             f'the truncated likelihood has protection "paper" only, got {protection!r}; '
             'likelihood="plain" has them all'
         )
-    settings = SamplerSettings(**sampler, metric="diag_e")
-    values = fit_truncated(problem, kept, settings=settings, start=start, cov_model=named, **common)
-    values["notes"] = (*values["notes"], *notes)
-    return TruncatedFit(**values, brackets=kept)
-
-
-def _values(found: Fit) -> dict[str, Any]:
-    """The fields of a fit by name."""
-    return {each.name: getattr(found, each.name) for each in fields(Fit)}
+    request = check_arguments(
+        problem,
+        settings=SamplerSettings(**sampler, metric="diag_e"),
+        start=start,
+        covariance=covariance,
+        alone=("start", "phi", "protection"),
+        outcome=None,
+        exact_only="fit_bracketed",
+        **common,
+    )
+    run = fit_truncated(request, kept, engine=engine)
+    return finish_fit(TruncatedFit, request, run, notes=notes, brackets=kept)
 
 
 def _check_start(

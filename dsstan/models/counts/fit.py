@@ -6,28 +6,23 @@ A_ii w_i))`` with ``w ~ N(0, sigma_sq R(phi))``, and the like. There is no nugge
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsstan.core.errors import DsstanWarning, InputError
-from dsstan.core.seeds import root_seed
+from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import Covariance
 from dsstan.engines import SamplerSettings
-from dsstan.engines.programs import Program
-from dsstan.models.arguments import covariance_for, unrestricted_start
-from dsstan.models.counts.input import check_count_arguments, check_counts, read_offset
+from dsstan.models.arguments import check_arguments
+from dsstan.models.counts.input import check_counts, read_offset
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
 from dsstan.models.counts.priors import CountPriors, ResolvedCountPriors
 from dsstan.models.counts.runs import Task
+from dsstan.models.finish import finish_fit
 from dsstan.models.predictive import Predictive
 from dsstan.models.result import Fit
-from dsstan.models.verdict import protection_notes
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem, require_complete
 
@@ -76,11 +71,6 @@ class CountFit(Fit):
     def outcome(self) -> str:  # type: ignore[override]
         """Law of the response given the spatial effect, as the metadata name it."""
         return OUTCOMES[self.model].label
-
-    @property
-    def scalars(self) -> dict[str, Floats]:
-        """Scalar parameters by name, each of shape (chains, samples)."""
-        return _scalars(self.draws)
 
     @property
     def scalar_terms(self) -> list[str]:
@@ -229,24 +219,13 @@ def fit_counts(
     EngineError
         If the engine is missing or fails.
     """
-    begin = time.perf_counter()
     require_complete(problem)
-    root = root_seed(seed)
     law = check_counts(problem, outcome)
     shift = read_offset(problem, offset, offset_is)
-    A = check_count_arguments(
-        problem, (outcome, offset, offset_is), weights, gamma, start, phi, cov_model
-    )
     if sampler not in SAMPLERS:
         raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}")
     method = "laplace" if sampler == "auto" else sampler
-    covariance_for(covariance, start, problem.n_records, exact_only="fit_counts")
-    if cov_model is None:
-        cov_model = start.cov_model if start is not None else "exponential"
-    if priors is None:
-        priors = start.prior_settings if start is not None else CountPriors()
-    resolved = priors.resolve(law, problem.X, problem.d_max, cov_model)
-    held = float(np.median(start.draws["phi"])) if start is not None and phi is None else phi
+    _check_start(start, outcome, offset, offset_is)
     settings = SamplerSettings(
         chains,
         WARMUP[method] if warmup is None else warmup,
@@ -255,47 +234,35 @@ def fit_counts(
         max_treedepth,
         "diag_e",
     )
-    restricted = weights is not None
-    label = f"{'restricted' if restricted else 'unrestricted'} fit of counts"
-    task = Task(problem, law, shift, A, cov_model, resolved, held, settings, root, label, progress)
-    run = task.laplace() if method == "laplace" else task.nuts(engine, start)
-    draws = run.draws
-    if held is not None:
-        draws["phi"] = np.full(draws["sigma_sq"].shape, held)
-    notes = protection_notes(
+    request = check_arguments(
         problem,
-        weights,
-        A,
-        "paper" if restricted else "none",
-        phi=float(np.median(draws["phi"])),
-        phi_from_start=phi is None,
-    )
-    if weights is not None and weights.n_flagged == 0:
-        warnings.warn(notes[0], DsstanWarning, stacklevel=2)
-    return CountFit(
-        problem=problem,
-        kind="restricted" if restricted else "unrestricted",
-        protection="paper" if restricted else "none",
-        weights=weights,
-        gamma=0.0 if not restricted else np.inf if gamma is None else float(gamma),
-        A=A,
-        draws=draws,
-        phi_held=held,
-        priors=resolved,
-        prior_settings=priors,
-        engine=run.engine,
-        engine_version=run.version,
-        program=law.program,
-        fingerprint=Program(law.program).fingerprint,
-        seed=root,
         settings=settings,
-        surface_error=0.0,  # the surface proposes; the posterior is exact whatever its error
-        nodes=run.nodes,
-        verdict=task.verdict(run, _scalars(draws), weights),
-        seconds=time.perf_counter() - begin,
-        start=unrestricted_start(start),
-        notes=notes,
+        weights=weights,
+        gamma=gamma,
+        start=start,
+        phi=phi,
         cov_model=cov_model,
+        covariance=covariance,
+        priors=priors,
+        seed=seed,
+        progress=progress,
+        label="{} fit of counts",
+        alone=("phi",),
+        outcome=None,
+        exact_only="fit_counts",
+        usual_priors=CountPriors,
+        law=law,
+    )
+    A, resolved, held = request.A, request.priors, request.phi_held
+    model = (problem, law, shift, A, request.cov_model, resolved, held)
+    task = Task(*model, settings, request.seed, request.label, progress)
+    run = task.laplace() if method == "laplace" else task.nuts(engine, request)
+    return finish_fit(
+        CountFit,
+        request,
+        run,
+        checks=[task.effect_check(run)],
+        watched={"log_likelihood": task.log_likelihood(run.draws)},
         model=outcome,
         offset=offset,
         offset_is=offset_is,
@@ -305,7 +272,12 @@ def fit_counts(
     )
 
 
-def _scalars(draws: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Scalar parameters by name, each of shape (chains, samples)."""
-    named = {f"beta_{j}": draws["beta"][:, :, j] for j in range(draws["beta"].shape[2])}
-    return {**named, **{k: draws[k] for k in ("sigma_sq", "phi", "size") if k in draws}}
+def _check_start(start: Fit | None, *model: str | None) -> None:
+    """The fit to start from must be of the same outcome and offset."""
+    if start is None:
+        return
+    if tuple(getattr(start, name, None) for name in ("model", "offset", "offset_is")) != model:
+        raise InputError(
+            "start must be a fit_counts() of the same outcome and offset; fit the "
+            "unrestricted model with the same arguments first"
+        )

@@ -6,11 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsstan.core.errors import FormulaError, InputError, TableError, describe_rows, is_number
-from dsstan.covariance.correlation import correlation_code
+from dsstan.core.errors import FormulaError, InputError, TableError, describe_rows
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
-from dsstan.models.result import Fit
-from dsstan.models.weights import Weights, smoothing
 from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -102,56 +99,3 @@ def read_offset(problem: Problem, offset: str | None, offset_is: str) -> Floats:
             )
             raise TableError(f"Offset {offset!r} has {what} in {describe_rows(bad)}. {advice}")
     return np.log(values) if offset_is == "exposure" else values
-
-
-def check_count_arguments(
-    problem: Problem,
-    model: tuple[str, str | None, str],
-    weights: Weights | None,
-    gamma: float | None,
-    start: Fit | None,
-    phi: float | None,
-    cov_model: str | None,
-) -> Floats:
-    """Refuse arguments that contradict each other; the diagonal of A.
-
-    Parameters
-    ----------
-    model
-        Outcome, offset and what the offset is.
-    """
-    if cov_model is not None:
-        correlation_code(cov_model)
-    if phi is not None and not (is_number(phi) and np.isfinite(phi) and phi > 0):
-        raise InputError("phi must be positive and finite")
-    if start is not None:
-        if start.problem is not problem:
-            raise InputError("start is a fit of another problem; fit both to the same one")
-        theirs = tuple(getattr(start, name, None) for name in ("model", "offset", "offset_is"))
-        if theirs != model:
-            raise InputError(
-                "start must be a fit_counts() of the same outcome and offset; fit the "
-                "unrestricted model with the same arguments first"
-            )
-        if cov_model is not None and cov_model != start.cov_model:
-            raise InputError(
-                f"start has the correlation {start.cov_model!r} and cov_model is {cov_model!r}: "
-                "its phi would mean another distance; fit both with one"
-            )
-    if weights is None:
-        if gamma is not None:
-            raise InputError("gamma belongs to a restricted fit: give weights as well")
-        if start is not None:
-            raise InputError("start belongs to a restricted fit: give weights as well")
-        return np.ones(problem.n_records)
-    if weights.a.shape != (problem.n_records,):
-        raise InputError(
-            f"weights are of {weights.a.size} records, the problem has {problem.n_records}"
-        )
-    if phi is None and start is None:
-        raise InputError(
-            "a restricted fit holds phi: give start (the unrestricted fit) or phi itself"
-        )
-    if phi is None and start is not None and start.kind != "unrestricted":
-        raise InputError("start must be an unrestricted fit, or give phi itself")
-    return smoothing(np.inf if gamma is None else gamma, weights.a)

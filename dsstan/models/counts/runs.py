@@ -1,11 +1,11 @@
-"""The two ways to sample a model of counts, and the verdict on them."""
+"""The two ways to sample a model of counts, and what the verdict on them looks at."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,54 +13,25 @@ from scipy.spatial.distance import cdist
 
 from dsstan._version import __version__
 from dsstan.core.progress import progress_bar
-from dsstan.core.seeds import STARTS, stan_seed, stream
+from dsstan.core.seeds import STARTS, stream
 from dsstan.covariance.correlation import correlation_code
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.engines.programs import Program
-from dsstan.models.conditions import Check, most_flagged
+from dsstan.models.arguments import Request
+from dsstan.models.conditions import Check
 from dsstan.models.counts.laplace import sample
 from dsstan.models.counts.outcomes import Outcome
 from dsstan.models.counts.priors import ResolvedCountPriors
 from dsstan.models.counts.proposal import build_proposal, proposal_nodes
 from dsstan.models.counts.whitened import WhitenedModel
-from dsstan.models.verdict import Verdict, diagnose
-from dsstan.models.weights import Weights
+from dsstan.models.finish import Run, run_program
+from dsstan.models.starts import Begin, Pick
 from dsstan.table.problem import Problem
-
-if TYPE_CHECKING:
-    from dsstan.models.result import Fit
 
 Floats = NDArray[np.float64]
 
 NO_EFFECT = 0.03
 """sigma, in units of its prior's scale, below which there is no spatial effect to speak of."""
 LEANING, STUCK = 0.05, 0.5
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a sampler returns.
-
-    Attributes
-    ----------
-    draws
-        By name, each (chains, samples) or (chains, samples, length).
-    stats
-        Shape (chains, samples, 4): acceptance, treedepth, divergence, energy.
-    engine, version
-        What ran.
-    nodes
-        Nodes of the surface that proposes; (0, 0) without one.
-    details
-        Settings that warm-up found.
-    """
-
-    draws: dict[str, Floats]
-    stats: Floats
-    engine: str
-    version: str
-    nodes: tuple[int, int] = (0, 0)
-    details: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +92,7 @@ class Task:
         draws = {
             "beta": np.stack([c.beta for c in chains]),
             "sigma_sq": np.exp(theta[:, :, 1]),
-            "phi": np.exp(theta[:, :, 0]),
+            "phi": np.full(theta.shape[:2], self.held) if held else np.exp(theta[:, :, 0]),
             "w": np.stack([c.w for c in chains]),
         }
         if self.law.dispersed:
@@ -133,25 +104,29 @@ class Task:
             stats,
             "dsstan",
             f"dsstan {__version__}",
-            proposal_nodes(low, high),
-            tuple(float(c.kicks) for c in chains),
+            self.law.program,
+            surface_error=None,  # the surface proposes; the posterior is exact whatever its error
+            nodes=proposal_nodes(low, high),
+            details=tuple(float(c.kicks) for c in chains),
         )
 
-    def nuts(self, engine: str, start: Fit | None) -> Run:
+    def nuts(self, engine: str, request: Request) -> Run:
         """The Stan program, w a parameter that is not centred."""
-        runner = get_engine(engine)
-        with progress_bar(f"{self.label}: sampling ({runner.name})", self.progress) as advance:
-            drawn = runner.sample(
-                Program(self.law.program),
-                self.stan_data(),
-                settings=self.settings,
-                seed=stan_seed(self.seed),
-                inits=self.inits(start),
-                advance=advance,
-            )
-        names = ["beta", "sigma_sq", "phi", "w", *(["size"] if self.law.dispersed else [])]
-        draws = {name: drawn[name] for name in names}
-        return Run(draws, drawn.sampler, runner.name, runner.version)
+        return run_program(
+            request,
+            self.law.program,
+            self.stan_data(),
+            self.begin(),
+            runner=get_engine(engine),
+            names=("beta", "sigma_sq", "w", *self._size),
+            latent=self.problem.n_sites,
+            surface_error=None,
+        )
+
+    @property
+    def _size(self) -> tuple[str, ...]:
+        """Name of the dispersion, where there is one."""
+        return ("size",) if self.law.dispersed else ()
 
     def stan_data(self, *, draw_latent: bool = False) -> dict[str, Any]:
         """Data of the Stan program."""
@@ -171,69 +146,37 @@ class Task:
             "draw_latent": int(draw_latent),
         }
 
-    def inits(self, start: Fit | None) -> list[dict[str, Any]]:
-        """Natural parameters at which the chains of Stan begin: near ``start``, or wide."""
-        rng = np.random.default_rng(stream(self.seed, STARTS))
-        p, out = self.problem, []
+    def begin(self) -> Begin:
+        """Points of the Stan program: draws of the start, else wide."""
+        p = self.problem
         low, high = self.priors.theta_range(self.held)
         eta = self.law.start(p.original()) - self.shift
         b = np.linalg.lstsq(p.X, eta, rcond=None)[0]
-        for _ in range(self.settings.chains):
-            theta = low + (high - low) * rng.uniform(0.4, 0.6, low.size)
-            beta = b
-            if start is not None:
-                pick = np.unravel_index(rng.integers(start.n_draws), start.shape)
-                beta = start.draws["beta"][pick]
-                theta[1] = np.log(start.draws["sigma_sq"][pick])
-                if self.law.dispersed:
-                    theta[2] = np.log(start.draws["size"][pick])
-            init: dict[str, Any] = {
-                "beta": np.asarray(beta),
-                "sigma_sq": float(np.exp(theta[1])),
-                "phi_free": [] if self.held is not None else [float(np.exp(theta[0]))],
-                "z": 0.1 * rng.standard_normal(p.n_sites),
-            }
-            if self.law.dispersed:
-                init["size"] = float(np.exp(theta[2]))
-            out.append(init)
-        return out
 
-    def verdict(self, run: Run, scalars: Mapping[str, Floats], weights: Weights | None) -> Verdict:
-        """Whether the fit may reach synthesis.
+        def begin(rng: np.random.Generator, pick: Pick) -> dict[str, Any]:
+            theta = np.exp(low + (high - low) * rng.uniform(0.4, 0.6, low.size))
+            point = {"beta": b, "sigma_sq": theta[1], "size": theta[-1], **(pick() or {})}
+            names = ("beta", "sigma_sq", *self._size)
+            return {**{name: point[name] for name in names}, "phi": float(theta[0])}
 
-        Beside the scalar parameters the log likelihood is watched: it moves with every w.
-        """
-        held = self.held is not None
-        watched = {name: d for name, d in scalars.items() if not (held and name == "phi")}
-        watched["log_likelihood"] = self._log_likelihood(run.draws)
+        return begin
+
+    def effect_check(self, run: Run) -> Check:
+        """Whether there is a spatial effect to speak of."""
         unit = self.priors.sigma[0] if self.priors.variance == "half-normal" else 1.0
         small = float(np.mean(np.sqrt(run.draws["sigma_sq"]) < NO_EFFECT * unit))
-        more = [
-            Check(
-                "share of sigma below",
-                small,
-                f"at most {LEANING:g}, and at most {STUCK:g} to pass",
-                "failure" if small > STUCK else "warning" if small > LEANING else "ok",
-                "sigma",
-                "a model without a spatial effect may do; see whether copies need one",
-                "no-spatial-effect",
-            )
-        ]
-        if weights is not None:
-            chosen = weights.rule not in ("correlation", "distance")
-            more.append(most_flagged(weights.n_flagged, self.problem.n_records, chosen=chosen))
-        return diagnose(
-            watched,
-            run.stats,
-            max_treedepth=self.settings.max_treedepth,
-            surface_error=None,
-            phi_bounds=None if held else self.priors.phi_bounds,
-            r_bounds=None,
-            more=tuple(more),
+        return Check(
+            "share of sigma below",
+            small,
+            f"at most {LEANING:g}, and at most {STUCK:g} to pass",
+            "failure" if small > STUCK else "warning" if small > LEANING else "ok",
+            "sigma",
+            "a model without a spatial effect may do; see whether copies need one",
+            "no-spatial-effect",
         )
 
-    def _log_likelihood(self, draws: Mapping[str, Floats]) -> Floats:
-        """Log likelihood of each draw, shape (chains, samples)."""
+    def log_likelihood(self, draws: Mapping[str, Floats]) -> Floats:
+        """Log likelihood of each draw, shape (chains, samples); it moves with every w."""
         p, y = self.problem, self.problem.original()
         out = np.empty(draws["sigma_sq"].shape)
         for index in np.ndindex(*out.shape):

@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.latent import correlation_factor
+from dsstan.covariance.protection import removed_variance
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.predictive import Predictive
 
@@ -65,10 +66,8 @@ class GroupLatentModel:
 
     def noise_variance(self, p: GroupParameters) -> Floats:
         """D of the informing records, shape (n,)."""
-        own = p.tau_sq[self.group_rows]
-        if self.fit.protection == "preserving":
-            own = own + np.diag(p.T)[self.group_rows] * (1.0 - self.a_rows**2)
-        return np.asarray(own)
+        removed = removed_variance(self.a_rows, self.fit.protection)
+        return np.asarray(p.tau_sq[self.group_rows] + np.diag(p.T)[self.group_rows] * removed)
 
     def _solve(self, p: GroupParameters, right: Floats) -> Floats:
         """A V^-1 right, for the informing records."""

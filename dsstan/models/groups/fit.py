@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsstan.core.errors import DsstanWarning, InputError, is_number
-from dsstan.core.progress import progress_bar
-from dsstan.core.seeds import root_seed, stan_seed
+from dsstan.core.errors import InputError, is_number
 from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.correlation import correlation_code
-from dsstan.engines import Draws, SamplerSettings, get_engine
-from dsstan.engines.programs import Program
-from dsstan.models.arguments import (
-    check_arguments,
-    check_cov_model,
-    check_cut,
-    covariance_for,
-    unrestricted_start,
-)
-from dsstan.models.conditions import Check, at_bounds, most_flagged
+from dsstan.covariance.protection import protection_of
+from dsstan.engines import SamplerSettings, get_engine
+from dsstan.models.arguments import Request, check_arguments
+from dsstan.models.conditions import Check, at_bounds
+from dsstan.models.finish import finish_fit, run_program
 from dsstan.models.groups.groups import Groups, not_estimable, read_groups
-from dsstan.models.groups.result import MultivariateFit, scalars_of
-from dsstan.models.groups.settings import group_scales, starts
+from dsstan.models.groups.result import MultivariateFit
+from dsstan.models.groups.settings import group_scales, group_starts
 from dsstan.models.priors import Priors, ResolvedPriors
-from dsstan.models.verdict import Verdict, diagnose, protection_notes
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem, require_complete
 
@@ -42,8 +33,6 @@ LKJ_ETA = 2.0
 
 MAX_RECORDS = 1000
 """Most informing records: a gradient factors a matrix of their number."""
-
-_NUMBERS = {"none": 1, "paper": 1, "preserving": 2, "cut": 3}
 
 
 def fit_multivariate(
@@ -119,128 +108,83 @@ def fit_multivariate(
     EngineError
         If the engine is missing or fails.
     """
-    begin = time.perf_counter()
-    root = root_seed(seed)
-    settings = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
     require_complete(problem)
     found = read_groups(problem, groups)
-    if weights is None and (gamma is not None or protection is not None):
-        raise InputError("gamma and protection belong to a restricted fit: give weights as well")
     if start is not None:
         _check_start(start, groups)
-    gamma = np.inf if gamma is None else gamma
-    protection = "paper" if protection is None else protection
-    restricted = weights is not None
-    if not restricted and phi is not None and not (is_number(phi) and 0 < phi < np.inf):
-        raise InputError("phi must be positive and finite")
-    A = check_arguments(
+    request = check_arguments(
         problem,
-        weights,
-        gamma,
-        protection,
-        start,
-        phi if restricted else None,
-        hold_phi,
-        MultivariateFit.outcome,
+        settings=SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth),
+        weights=weights,
+        gamma=gamma,
+        protection=protection,
+        start=start,
+        phi=phi,
+        hold_phi=hold_phi,
+        cov_model=cov_model,
+        covariance=covariance,
+        priors=priors,
+        seed=seed,
+        progress=progress,
+        alone=("phi",),
+        outcome=None,
+        exact_only="fit_multivariate",
     )
-    used = protection if restricted else "none"
-    rows = np.flatnonzero(A == 1.0) if used == "cut" else np.arange(A.size)
-    if used == "cut":
-        check_cut(problem.X[rows], len(rows), problem)
+    rows = request.informing
     if len(rows) > MAX_RECORDS:
         raise InputError(
             f"{len(rows)} records inform the fit and at most {MAX_RECORDS} are taken: every "
             "gradient factors a matrix of their number, days of work beyond. Fit an area, or a "
             "sample"
         )
-    if priors is None:
-        priors = start.prior_settings if start is not None else Priors()
-    named = check_cov_model(cov_model, start)
-    covariance_for(covariance, start, len(rows), exact_only="fit_multivariate")
-    code = correlation_code(named)
-    resolved = priors.resolve(problem.y[rows], problem.X[rows], problem.d_max, cov_model=named)
     spread = group_scales(group_scale, start, problem, rows)
     eta = lkj_eta if lkj_eta is not None else LKJ_ETA if start is None else start.lkj_eta
     if not (is_number(eta) and 0 < eta < np.inf):
         raise InputError("lkj_eta must be positive and finite")
-    held = phi
-    if restricted and hold_phi and phi is None and start is not None:
-        held = float(np.median(start.draws["phi"]))
-    low, high = resolved.phi_bounds if held is None else (held, held)
-    data = {
-        "N": problem.n_records,
-        "P": problem.n_terms,
-        "n_groups": found.n,
-        "X": problem.X,
-        "y": problem.y,
-        "coords": problem.sites,
-        "group": found.index + 1,
-        "A": A,
-        "protection": _NUMBERS[used],
-        "cov_model": code,
-        "phi_lower": low,
-        "phi_upper": high,
-        **resolved.stan_data(),
-        "group_scale": list(spread),
-        "lkj_eta": float(eta),
-    }
-    kind = "restricted" if restricted else "unrestricted"
-    runner = get_engine(engine)
-    with progress_bar(f"{kind} fit: sampling ({runner.name})", progress) as advance:
-        drawn = runner.sample(
-            Program("multivariate"),
-            data,
-            settings=settings,
-            seed=stan_seed(root),
-            inits=starts(start, problem, found, resolved, held, chains, root),
-            advance=advance,
-        )
-    draws = _draws(drawn, found.n, problem.n_terms)
-    notes = (
-        *_notes(found, problem, rows),
-        *_decided_by_flagged(found, problem, rows, A, used),
-        *protection_notes(
-            problem,
-            weights,
-            A,
-            used,
-            phi=float(np.median(draws["phi"])),
-            phi_from_start=held is not None and phi is None,
-            cov_model=named,
-        ),
+    run = run_program(
+        request,
+        "multivariate",
+        _data(request, found, spread, float(eta)),
+        group_starts(problem, found, request.priors),
+        runner=get_engine(engine),
+        names=("beta", "T", "sigma_sq", "tau_sq"),
     )
-    if weights is not None and weights.n_flagged == 0:
-        warnings.warn(
-            next(n for n in notes if n.startswith("no record")), DsstanWarning, stacklevel=2
-        )
-    return MultivariateFit(
-        problem=problem,
-        kind=kind,
-        protection=used,
-        weights=weights,
-        gamma=float(gamma) if restricted else 0.0,
-        A=A,
-        draws=draws,
-        phi_held=held,
-        priors=resolved,
-        prior_settings=priors,
-        engine=runner.name,
-        engine_version=runner.version,
-        program="multivariate",
-        fingerprint=Program("multivariate").fingerprint,
-        seed=root,
-        settings=settings,
-        surface_error=0.0,
-        nodes=(0, 0),
-        verdict=_verdict(draws, drawn.sampler, max_treedepth, resolved, held, weights, found),
-        seconds=time.perf_counter() - begin,
-        start=unrestricted_start(start),
-        notes=notes,
-        cov_model=named,
+    draws = _shaped(run.draws, found.n, problem.n_terms)
+    return finish_fit(
+        MultivariateFit,
+        request,
+        replace(run, draws=draws),
+        checks=_ratio_checks(draws, request.priors, found.n),
+        notes=(*_notes(found, problem, rows), *_decided_by_flagged(found, request)),
         groups=found,
         group_scale=spread,
         lkj_eta=float(eta),
     )
+
+
+def _data(
+    request: Request, groups: Groups, spread: tuple[float, ...], eta: float
+) -> dict[str, Any]:
+    """Data of ``multivariate.stan``."""
+    problem = request.problem
+    low, high = request.phi_bounds
+    return {
+        "N": problem.n_records,
+        "P": problem.n_terms,
+        "n_groups": groups.n,
+        "X": problem.X,
+        "y": problem.y,
+        "coords": problem.sites,
+        "group": groups.index + 1,
+        "A": request.A,
+        "protection": protection_of(request.protection).stan_number,
+        "cov_model": correlation_code(request.cov_model),
+        "phi_lower": low,
+        "phi_upper": high,
+        **request.priors.stan_data(),
+        "group_scale": list(spread),
+        "lkj_eta": eta,
+    }
 
 
 def _check_start(start: MultivariateFit, column: str) -> None:
@@ -253,57 +197,31 @@ def _check_start(start: MultivariateFit, column: str) -> None:
         )
 
 
-def _draws(drawn: Draws, n: int, p: int) -> dict[str, Floats]:
-    """Draws by name; Stan's columns run down the columns of a matrix."""
-    T, beta = drawn["T"], drawn["beta"]
+def _shaped(draws: dict[str, Floats], n: int, p: int) -> dict[str, Floats]:
+    """Draws with matrices as such; Stan's columns run down the columns of a matrix."""
+    T, beta = draws["T"], draws["beta"]
     return {
+        **draws,
         "beta": beta.reshape(*beta.shape[:2], n, p),
         "T": T.reshape(*T.shape[:2], n, n).swapaxes(2, 3),
-        "sigma_sq": drawn["sigma_sq"],
-        "tau_sq": drawn["tau_sq"],
-        "phi": drawn["phi"],
     }
 
 
-def _verdict(
-    draws: dict[str, Floats],
-    sampler: Floats,
-    max_treedepth: int,
-    priors: ResolvedPriors,
-    held: float | None,
-    weights: Weights | None,
-    groups: Groups,
-) -> Verdict:
-    """The verdict, with the variances' bounds looked at group by group."""
-    named = {k: v for k, v in scalars_of(draws).items() if k != "phi" or held is None}
-    first = {"sigma_sq": named.pop("T_0_0"), "tau_sq": named.pop("tau_sq_0")}
-    more: list[Check] = []
-    for k in range(1, groups.n):
-        pair = {"sigma_sq": draws["sigma_sq"][..., k], "tau_sq": draws["tau_sq"][..., k]}
+def _ratio_checks(draws: dict[str, Floats], priors: ResolvedPriors, n: int) -> list[Check]:
+    """Whether the variances' ratio of a group is at an end of its range."""
+    checks: list[Check] = []
+    for k in range(n):
+        pair = {name: draws[name][..., k] for name in ("sigma_sq", "tau_sq")}
         found = at_bounds(pair, None, priors.r_bounds)
-        more += [replace(c, where=f"tau_sq_{k} / T_{k}_{k}") for c in found]
-    if weights is not None:
-        chosen = weights.rule not in ("correlation", "distance")
-        more.append(most_flagged(weights.n_flagged, len(weights.a), chosen=chosen))
-    verdict = diagnose(
-        {**named, **first},
-        sampler,
-        max_treedepth=max_treedepth,
-        surface_error=0.0,
-        phi_bounds=None if held is not None else priors.phi_bounds,
-        r_bounds=priors.r_bounds,
-        more=tuple(more),
-    )
-    own = {"sigma_sq": "T_0_0", "tau_sq": "tau_sq_0", "tau_sq / sigma_sq": "tau_sq_0 / T_0_0"}
-    return Verdict(tuple(replace(c, where=own.get(c.where, c.where)) for c in verdict.checks))
+        checks += [replace(c, where=f"tau_sq_{k} / T_{k}_{k}") for c in found]
+    return checks
 
 
-def _decided_by_flagged(
-    groups: Groups, problem: Problem, rows: NDArray[np.intp], A: Floats, protection: str
-) -> tuple[str, ...]:
+def _decided_by_flagged(groups: Groups, request: Request) -> tuple[str, ...]:
     """Groups whose regression rests on flagged records: their copies follow them nonetheless."""
-    if protection not in ("paper", "preserving"):
+    if protection_of(request.protection).flagged_leave:
         return ()
+    problem, rows, A = request.problem, request.informing, request.A
     rest = rows[A[rows] == 1.0]
     resting = [
         k

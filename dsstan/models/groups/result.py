@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from dsstan.core import above
 from dsstan.models.groups.groups import Groups
 from dsstan.models.result import Fit
 
-__all__ = ["MultivariateFit", "scalars_of"]
+__all__ = ["MultivariateFit"]
 
 Floats = NDArray[np.float64]
 
@@ -41,10 +42,17 @@ class MultivariateFit(Fit):
 
     outcome: ClassVar[str] = "Gaussian by group"
 
-    @property
-    def scalars(self) -> dict[str, Floats]:
-        """Scalar parameters by name, each of shape (chains, samples)."""
-        return scalars_of(self.draws)
+    @staticmethod
+    def scalars_in(draws: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Scalar parameters by name: groups and coefficients counted from 0."""
+        beta, T = draws["beta"], draws["T"]
+        n, p = beta.shape[2:]
+        return {
+            **{f"beta_{k}_{j}": beta[:, :, k, j] for k in range(n) for j in range(p)},
+            **{f"T_{k}_{j}": T[:, :, k, j] for k in range(n) for j in range(k + 1)},
+            **{f"tau_sq_{k}": draws["tau_sq"][:, :, k] for k in range(n)},
+            "phi": draws["phi"],
+        }
 
     @property
     def scalar_terms(self) -> list[str]:
@@ -90,15 +98,3 @@ class MultivariateFit(Fit):
     def predictive(self, effect: str = "auto") -> Any:
         """How a copy is drawn from this fit."""
         return above.call("MultivariateFit.predictive", self, effect)
-
-
-def scalars_of(draws: Any) -> dict[str, Floats]:
-    """Scalar parameters by name: groups and coefficients counted from 0."""
-    beta, T = draws["beta"], draws["T"]
-    n, p = beta.shape[2:]
-    return {
-        **{f"beta_{k}_{j}": beta[:, :, k, j] for k in range(n) for j in range(p)},
-        **{f"T_{k}_{j}": T[:, :, k, j] for k in range(n) for j in range(k + 1)},
-        **{f"tau_sq_{k}": draws["tau_sq"][:, :, k] for k in range(n)},
-        "phi": draws["phi"],
-    }

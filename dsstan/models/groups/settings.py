@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError
-from dsstan.core.seeds import STARTS, stream
 from dsstan.models.groups.groups import Groups
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.priors import ResolvedPriors
+from dsstan.models.starts import Begin, Pick, decay_near
 from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -49,44 +49,26 @@ def group_scales(
     return tuple(float(v) for v in np.broadcast_to(values, (problem.n_terms,)))
 
 
-def starts(
-    start: MultivariateFit | None,
-    problem: Problem,
-    groups: Groups,
-    priors: ResolvedPriors,
-    held: float | None,
-    chains: int,
-    root: int,
-) -> list[dict[str, Any]]:
-    """Where the chains begin, one mapping a chain."""
-    rng = np.random.default_rng(stream(root, STARTS))
+def group_starts(problem: Problem, groups: Groups, priors: ResolvedPriors) -> Begin:
+    """Points of the multivariate model: draws of the start, else about the residual variance."""
     X, y = problem.X, problem.y
     residual = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
     sd = np.sqrt(residual @ residual / max(1, len(y) - X.shape[1]))
     bounds = np.arctan(1.0 / np.sqrt(np.array(priors.r_bounds[::-1])))
     low, high = bounds + np.diff(bounds) * [0.01, -0.01]
-    inits = []
-    for _ in range(chains):
-        if start is None:
+
+    def begin(rng: np.random.Generator, pick: Pick) -> dict[str, Any]:
+        drawn = pick()
+        if drawn is None:
             size = sd * np.exp(rng.uniform(-0.4, 0.4, groups.n))
             angle = np.pi * rng.uniform(0.15, 0.35, groups.n)
             factor = np.eye(groups.n)
-            phi = float(np.exp(np.mean(np.log(priors.phi_bounds)) + rng.uniform(-0.5, 0.5)))
         else:
-            pick = np.unravel_index(rng.integers(start.n_draws), start.shape)
-            sigma, tau = (np.sqrt(start.draws[name][pick]) for name in ("sigma_sq", "tau_sq"))
+            sigma, tau = np.sqrt(drawn["sigma_sq"]), np.sqrt(drawn["tau_sq"])
             size, angle = np.hypot(sigma, tau), np.arctan2(sigma, tau)
-            factor = np.linalg.cholesky(start.draws["T"][pick] / np.outer(sigma, sigma))
+            factor = np.linalg.cholesky(drawn["T"] / np.outer(sigma, sigma))
             factor /= np.linalg.norm(factor, axis=1, keepdims=True)
-            phi = float(start.draws["phi"][pick])
-        ends = priors.phi_bounds
-        phi = float(np.clip(phi, 1.01 * ends[0], 0.99 * ends[1]))
-        inits.append(
-            {
-                "root": size,
-                "angle": np.clip(angle, low, high),
-                "L": factor,
-                "phi_free": [] if held is not None else [phi],
-            }
-        )
-    return inits
+        phi = decay_near(rng, drawn, priors.phi_bounds)
+        return {"root": size, "angle": np.clip(angle, low, high), "L": factor, "phi": phi}
+
+    return begin
