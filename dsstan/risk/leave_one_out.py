@@ -43,6 +43,9 @@ EQUAL = 1e-8
 FEWEST = 50
 """Fewest draws to whose weights a Pareto tail is fitted."""
 
+LARGE_ERROR = 0.02
+"""Relative Monte Carlo error of an sd from which on a grid is worth its time."""
+
 BATCHES = 5
 """Batches of consecutive draws in each chain, for Monte Carlo errors."""
 
@@ -149,9 +152,10 @@ class LeaveOneOut:
     error
         Monte Carlo standard error of ``sd``, shape (N,).
     integrated
-        Records whose weights could not be trusted (k above 0.7) and whose sd comes from a grid
-        of the variances instead, shape (N,). Of the other untrusted records, ``sd`` is
-        the smaller of the mixture's and of ``1 / sqrt(mean P_ii)``.
+        Records whose weights could not be trusted (k above 0.7), or whose error is above 2%, and
+        whose sd comes from a grid of the variances instead (exact covariance, up to 600
+        records), shape (N,). Of the other untrusted records, ``sd`` is the smaller of the
+        mixture's and of ``1 / sqrt(mean P_ii)``.
     """
 
     sd: Floats = field(repr=False)
@@ -266,8 +270,10 @@ def _law(fit: Fit, found: MeanTerms) -> LeaveOneOut:
     integrated = np.zeros(n, dtype=bool)
     sd[there], pareto_k[there] = np.sqrt(variance), k
     of_sd[there] = 0.5 * error / np.sqrt(variance)
-    if np.any(k > RELIABLE_K) and integrable(fit):
-        integrated = pareto_k > RELIABLE_K
+    with np.errstate(invalid="ignore"):
+        coarse = there & ((pareto_k > RELIABLE_K) | (of_sd > LARGE_ERROR * sd))
+    if np.any(coarse) and len(found.terms) >= FEWEST and integrable(fit):
+        integrated = coarse
         sd[integrated] = leave_one_out_sd(fit, np.flatnonzero(integrated))
         of_sd[integrated] = 0.0
     return LeaveOneOut(sd, pareto_k, of_sd, integrated)

@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 CAUTION, SETS = 0.95, 200
 """Quantile of the information over sets of L draws, and how many sets are drawn for it."""
 
-FEW_DRAWS = 20
+FEW_DRAWS = 5
 """With fewer draws than this, the largest information of a draw stands for a quantile."""
 
 
@@ -22,7 +22,7 @@ def planned_information(by_draw: Floats, copies: int) -> Floats:
     """Information to expect at worst of so many copies not yet drawn, shape (N,).
 
     The 95% quantile, over 200 sets of L draws, of the information of a set, and not less than L
-    times the mean; of fewer than 20 draws L times the largest. It grows with L.
+    times the mean; of fewer than 5 draws L times the largest. It grows with L.
 
     Parameters
     ----------

@@ -8,19 +8,23 @@ sigma_sq = 1, scaled, so sigma_sq needs no factorisation of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.copy_law import covariance_factor
 from dsstan.covariance.eigenbasis import HeldBasis
+from dsstan.covariance.latent import LatentModel
 from dsstan.models.priors import ResolvedPriors
 from dsstan.models.result import Fit
 
-__all__ = ["Box", "UnrestrictedGrid", "integrable", "leave_one_out_sd", "scale_nodes"]
+__all__ = ["Box", "VarianceGrid", "integrable", "leave_one_out_sd", "scale_nodes"]
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +36,9 @@ WIDEN, LEAST = 0.35, 0.5
 
 EDGE, EDGE_MASS, TRIES = 0.04, 1e-5, 4
 """Outer share of an axis, the mass allowed there before the axis is widened, and how often."""
+
+MATTERS = 25.0
+"""Nodes whose log weight is by so much less than the largest are left out."""
 
 SCALE_REACH, SCALE_STEP = 8.0, 0.45
 """Reach of log sigma_sq and the distance of its nodes, in sds sqrt(2 / n)."""
@@ -140,98 +147,161 @@ def scale_nodes(quadratic: Sequence[Floats], degrees: int) -> tuple[Floats, Floa
     return centre[..., None] + half * x, np.log(half * w)
 
 
-class UnrestrictedGrid:
-    """Statistics of the unrestricted model on a grid of (phi, r), at sigma_sq = 1.
+class VarianceGrid:
+    """Statistics of a fit's model on a grid of (phi, r), at sigma_sq = 1.
+
+    Parameters
+    ----------
+    fit
+        Of the exact covariance.
+    records
+        Positions of the records whose y may change.
+    step
+        Distance of the nodes of log r in the middle of their range, where it must be small.
 
     Attributes
     ----------
     log_phi, log_r, log_weight
         Axes (G,) and (H,), and the quadrature's weights (G, H).
     precision, score
-        P_ii and (P y)_i of the records asked for, shape (G, H, M).
+        P_ii and (P y)_i of the records, shape (G, H, M); 0 of a record that left the fit.
     quadratic, half_log_det
         y'P y, and half of log|C| + log|X'C^-1 X|, shape (G, H).
     """
 
-    def __init__(self, fit: Fit, records: NDArray[np.intp]) -> None:
-        self.fit, self.records = fit, records
-        problem = fit.problem
-        self.degrees = problem.n_records - problem.n_terms
+    def __init__(self, fit: Fit, records: NDArray[np.intp], step: float = np.inf) -> None:
+        self.fit, self.records, self.step = fit, records, step
+        self.degrees = fit.informing.size - fit.problem.n_terms
         self.box = Box.around(fit)
         for _ in range(TRIES):
             self._compute()
-            crowded = np.any([self._crowded(k) for k in range(records.size)], axis=0)
-            if not crowded.any():
+            crowded = self._crowded()
+            if not any(crowded):
                 break
-            self.box = self.box.wider(crowded.tolist())
+            self.box = self.box.wider(crowded)
 
     def _compute(self) -> None:
         """Every statistic at every node."""
-        lengths = [high - low for low, high in self.box.ends]
-        sizes = int(np.ceil(8 + 6 * lengths[0])), int(np.ceil(12 + 6 * lengths[1]))
+        (low, high), (r_low, r_high) = self.box.ends
+        fine = np.pi / 2 * (r_high - r_low) / self.step
+        sizes = (
+            int(np.ceil(8 + 6 * (high - low))),
+            int(np.ceil(max(12 + 6 * (r_high - r_low), fine))),
+        )
         self.log_phi, self.log_r, self.log_weight = self.box.nodes(sizes)
         shape, m = self.log_weight.shape, self.records.size
         self.precision, self.score = np.empty((*shape, m)), np.empty((*shape, m))
         self.quadratic, self.half_log_det = np.empty(shape), np.empty(shape)
+        at = _by_eigenvectors if self.fit.kind == "unrestricted" else _by_factors
         with threadpool_limits(limits=1, user_api="blas"):
             for g, phi in enumerate(np.exp(self.log_phi)):
-                basis = HeldBasis.unrestricted(self.fit.problem, float(phi), self.fit.cov_model)
-                Q, X, y = basis.Q[self.records], basis.X_q, basis.y_q
-                for h, r in enumerate(np.exp(self.log_r)):
-                    v = basis.lam + r
-                    VX = X / v[:, None]
-                    G_inv = X.T @ VX
-                    residual = y - X @ np.linalg.solve(G_inv, VX.T @ y)
-                    low = Q @ VX
-                    self.precision[g, h] = Q**2 @ (1.0 / v) - np.sum(
-                        low * np.linalg.solve(G_inv, low.T).T, axis=1
-                    )
-                    self.score[g, h] = Q @ (residual / v)
-                    self.quadratic[g, h] = residual @ (residual / v)
-                    log_det = np.sum(np.log(v)) + np.linalg.slogdet(G_inv)[1]
-                    self.half_log_det[g, h] = 0.5 * log_det
+                for h, found in enumerate(at(self.fit, self.records, float(phi), self.log_r)):
+                    self.precision[g, h], self.score[g, h] = found[:2]
+                    self.quadratic[g, h], self.half_log_det[g, h] = found[2:]
+
+    def without(self, k: int) -> Floats:
+        """y'P y where record k takes the value that fits the others best, shape (G, H)."""
+        precision, score = self.precision[:, :, k], self.score[:, :, k]
+        informs = precision > 0
+        return np.asarray(
+            self.quadratic - np.where(informs, score, 0.0) ** 2 / np.where(informs, precision, 1.0)
+        )
+
+    def log_posterior(self, quadratic: Floats, log_sigma: Floats, degrees: int) -> Floats:
+        """Log density of (log phi, log r, log sigma_sq) with the weights of (phi, r), (G, H, K)."""
+        log_r, log_phi = self.log_r[None, :, None], self.log_phi[:, None, None]
+        return np.asarray(
+            log_prior(self.fit.priors, log_phi, log_r, log_sigma)
+            + (self.log_weight - self.half_log_det)[:, :, None]
+            - 0.5 * degrees * log_sigma
+            - 0.5 * quadratic[:, :, None] * np.exp(-log_sigma)
+        )
+
+    def masses(self) -> Floats:
+        """Mass of each (phi, r) given y, and given y with one record at its best, (1 + M, G, H)."""
+        found = []
+        for quadratic in (self.quadratic, *(self.without(k) for k in range(self.records.size))):
+            log_sigma, log_scale = scale_nodes((quadratic, quadratic), self.degrees)
+            density = self.log_posterior(quadratic, log_sigma, self.degrees)
+            log_mass = logsumexp(density + log_scale, axis=2)
+            found.append(np.exp(log_mass - logsumexp(log_mass)))
+        return np.stack(found)
+
+    def _crowded(self) -> list[bool]:
+        """At which ends of the box there is mass."""
+        ends = [self.box.crowded(self.log_phi, self.log_r, mass) for mass in self.masses()]
+        return [bool(x) for x in np.any(ends, axis=0)]
 
     def law(self, k: int) -> tuple[Floats, Floats, Floats]:
-        """The mixture that is y_i's law given the others, over all nodes.
-
-        Parameters
-        ----------
-        k
-            Which of :attr:`records`.
+        """The mixture that is y_k's law given the others, over all nodes.
 
         Returns
         -------
-        log weights, shift of the means from y_i, variances
-            Each of shape (G, H, K) or one that broadcasts to it.
+        log weights, shift of the means from y_k, variances
+            Flat, of the nodes that matter.
         """
-        precision, score = self.precision[:, :, k], self.score[:, :, k]
-        left = self.quadratic - score**2 / precision
+        precision, score, left = self.precision[:, :, k], self.score[:, :, k], self.without(k)
         log_sigma, log_scale = scale_nodes((left, left), self.degrees - 1)
-        log_r, log_phi = self.log_r[None, :, None], self.log_phi[:, None, None]
-        log_weight = (
-            log_prior(self.fit.priors, log_phi, log_r, log_sigma)
-            + self.log_weight[:, :, None]
-            + log_scale
-            - 0.5 * (self.degrees - 1) * log_sigma
-            - (self.half_log_det + 0.5 * np.log(precision))[:, :, None]
-            - 0.5 * left[:, :, None] * np.exp(-log_sigma)
-        )
+        log_weight = self.log_posterior(left, log_sigma, self.degrees - 1) + log_scale
+        log_weight = log_weight - 0.5 * np.log(precision)[:, :, None]
+        log_weight -= logsumexp(log_weight)
+        matters = log_weight > log_weight.max() - MATTERS
         variance = np.exp(log_sigma) / precision[:, :, None]
-        return log_weight, np.asarray(-score / precision)[:, :, None], variance
+        shift = np.broadcast_to((-score / precision)[:, :, None], variance.shape)
+        return log_weight[matters], shift[matters], variance[matters]
 
-    def _crowded(self, k: int) -> list[bool]:
-        """At which ends of the box a record's law has mass."""
-        log_weight = logsumexp(self.law(k)[0], axis=2)
-        mass = np.exp(log_weight - log_weight.max())
-        return self.box.crowded(self.log_phi, self.log_r, mass)
-
-    def sd(self, k: int) -> float:
-        """sd of the mixture, the spread of its means included."""
+    def moments(self, k: int) -> tuple[float, float]:
+        """Mean from y_k, and sd, of the mixture, the spread of its means included."""
         log_weight, shift, variance = self.law(k)
-        weight = np.exp(log_weight - log_weight.max())
+        weight = np.exp(log_weight)
         weight /= weight.sum()
-        mean = np.sum(weight * shift)
-        return float(np.sqrt(np.sum(weight * (variance + (shift - mean) ** 2))))
+        mean = float(weight @ shift)
+        return mean, float(np.sqrt(weight @ (variance + (shift - mean) ** 2)))
+
+
+Statistics = tuple[Floats, Floats, float, float]
+"""P_ii, (P y)_i, y'P y, and half of log|C| + log|X'C^-1 X|."""
+
+
+def _by_eigenvectors(
+    fit: Fit, records: NDArray[np.intp], phi: float, log_r: Floats
+) -> Iterator[Statistics]:
+    """Statistics of the unrestricted model at one phi and each r."""
+    basis = HeldBasis.unrestricted(fit.problem, phi, fit.cov_model)
+    Q, X, y = basis.Q[records], basis.X_q, basis.y_q
+    for r in np.exp(log_r):
+        v = basis.lam + r
+        VX = X / v[:, None]
+        G_inv = X.T @ VX
+        residual = y - X @ np.linalg.solve(G_inv, VX.T @ y)
+        low = Q @ VX
+        precision = Q**2 @ (1.0 / v) - np.sum(low * np.linalg.solve(G_inv, low.T).T, axis=1)
+        log_det = np.sum(np.log(v)) + np.linalg.slogdet(G_inv)[1]
+        yield precision, Q @ (residual / v), float(residual @ (residual / v)), float(log_det / 2)
+
+
+def _by_factors(
+    fit: Fit, records: NDArray[np.intp], phi: float, log_r: Floats
+) -> Iterator[Statistics]:
+    """Statistics of a restricted model at one phi and each r."""
+    latent = LatentModel(fit)
+    M = latent.parts(phi)[2]
+    X, y = latent.X, latent.y
+    place = np.searchsorted(latent.rows, records).clip(max=len(latent.rows) - 1)
+    there = latent.rows[place] == records
+    unit = np.zeros((y.size, records.size))
+    unit[place[there], np.flatnonzero(there)] = 1.0
+    for r in np.exp(log_r):
+        factor = covariance_factor(M, Parameters(np.zeros(0), 1.0, float(r), phi))
+        solved = cho_solve(factor, np.column_stack([X, unit, y]), check_finite=False)
+        VX = solved[:, : X.shape[1]]
+        G_inv = X.T @ VX
+        projected = solved[:, X.shape[1] :] - VX @ np.linalg.solve(
+            G_inv, VX.T @ np.column_stack([unit, y])
+        )
+        precision = np.sum(unit * projected[:, :-1], axis=0)
+        log_det = 2.0 * np.sum(np.log(np.diag(factor[0]))) + np.linalg.slogdet(G_inv)[1]
+        yield precision, unit.T @ projected[:, -1], float(y @ projected[:, -1]), float(log_det / 2)
 
 
 def leave_one_out_sd(fit: Fit, records: NDArray[np.intp]) -> Floats:
@@ -244,5 +314,5 @@ def leave_one_out_sd(fit: Fit, records: NDArray[np.intp]) -> Floats:
     records
         Positions, of records without a coefficient of their own.
     """
-    grid = UnrestrictedGrid(fit, records)
-    return np.array([grid.sd(k) for k in range(records.size)])
+    grid = VarianceGrid(fit, records)
+    return np.array([grid.moments(k)[1] for k in range(records.size)])
