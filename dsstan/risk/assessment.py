@@ -24,6 +24,8 @@ from dsstan.core.errors import InputError, is_number
 from dsstan.models.result import Fit
 from dsstan.risk.attacker import Attack, attack
 from dsstan.risk.disclosure import RELATIVE, Disclosure, disclosure, sides
+from dsstan.risk.exact import WORST, ExactIntruder, exact_intruder
+from dsstan.risk.variance_grid import integrable
 
 Floats = NDArray[np.float64]
 
@@ -52,6 +54,9 @@ class Assessment:
         Least attacker sd asked for, modelled scale, or None.
     seconds
         Wall time.
+    exact
+        The exact posterior of the weakest records (:mod:`dsstan.risk.exact`); None where it was
+        not computed.
     """
 
     shares: Disclosure = field(repr=False)
@@ -59,6 +64,7 @@ class Assessment:
     before: Attack | None = field(repr=False)
     floor: float | None
     seconds: float
+    exact: ExactIntruder | None = field(repr=False, default=None)
 
     @property
     def copies(self) -> tuple[int, ...]:
@@ -71,6 +77,8 @@ class Assessment:
         out = self.shares.records.copy()
         out["exposure"] = self.after.exposure
         out["sd_leave_one_out"] = self.after.leave_one_out
+        if self.after.pareto_k is not None:
+            out["pareto_k_leave_one_out"] = self.after.pareto_k
         for name, found in reversed(self._attacks().items()):
             for count in self.copies:
                 for variances in BOUNDS:
@@ -152,7 +160,10 @@ class Assessment:
 
     def summary(self) -> dict[str, Any]:
         """For ``summary.json``: numbers by group, and the record whose risk rose most."""
-        out: dict[str, Any] = {"draws": self.after.draws}
+        out: dict[str, Any] = {"draws": self.after.draws, "exact": None}
+        if self.exact is not None:
+            found = self.exact.records
+            out["exact"] = {"records": len(found), "smallest": self.exact.worst}
         table = self.table()
         for name in ("unrestricted", "restricted"):
             rows = table[table["fit"] == name]
@@ -190,12 +201,13 @@ class Assessment:
         names = [c for c in ("unrestricted", "restricted") if c in wide.columns]
         text = wide[names].to_string(float_format=lambda v: f"{v:.3g}")
         lines = [
+            *([] if self.exact is None else [str(self.exact), ""]),
             str(self.shares),
             "",
             "Smallest sd left to an intruder who knows all other records and sees the release",
-            f"(modelled scale, averaged over {self.after.draws} posterior draws)",
+            "(modelled scale, by the draws behind the copies)",
             text,
-            "known: he knows the variances behind each copy; fixed: they tell him nothing",
+            "known: the intruder knows the variances behind each copy; fixed: they reveal nothing",
             *self.risen_remarks(),
             *self.floor_remarks(),
         ]
@@ -266,6 +278,7 @@ def assess(
     absolute: float | None = None,
     floor: float | None = None,
     draws: int | None = None,
+    exact: int | None = None,
     progress: bool | None = None,
 ) -> Assessment:
     """The disclosure report of a release.
@@ -285,6 +298,10 @@ def assess(
     draws
         Posterior draws behind the attacker's sds, spread evenly over the chains; see
         :func:`dsstan.risk.attacker.attack`.
+    exact
+        For how many of the weakest records the exact posterior is computed
+        (:func:`dsstan.risk.exact.exact_intruder`); 0 for none. By default 10 of up to 600 records
+        under the exact covariance, else none.
 
     Raises
     ------
@@ -302,4 +319,10 @@ def assess(
     if free is not None:
         bare_attack = attack(free, copies=release.copies, draws=draws, progress=False)
         before = replace(bare_attack, flagged=release.fit.flagged)  # the same groups as after
-    return Assessment(shares, after, before, floor, time.perf_counter() - begin)
+    found = None
+    if exact is None:
+        able = integrable(release.fit) and not release.fit.smoothing_moves
+        exact = WORST if able else 0
+    if exact:
+        found = exact_intruder(release, exact=exact, against=free, bounds=after, progress=progress)
+    return Assessment(shares, after, before, floor, time.perf_counter() - begin, found)

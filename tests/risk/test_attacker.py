@@ -15,13 +15,14 @@ from conftest import small_table
 from dsstan.core.errors import InputError
 from dsstan.covariance.base import Parameters
 from dsstan.covariance.copy_law import copy_law, projected_precision
-from dsstan.covariance.eigenbasis import FreeSurface, HeldBasis, applies
+from dsstan.covariance.eigenbasis import FreeSurface, HeldBasis, eigenbasis_covers
 from dsstan.covariance.latent import LatentModel
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
 from dsstan.models.weights import own_weights, smoothing
 from dsstan.risk.attacker import Attack, attack
 from dsstan.risk.leave_one_out import leave_one_out_precision, unrestricted_terms
+from dsstan.risk.planned import planned_information
 from mc import FALSE_ALARM, z_limit
 
 P = Parameters(np.array([5.0, 0.7]), 1.6, 0.25, 4.0)
@@ -80,6 +81,11 @@ def carry(fit, protection, *, problem=None, a=None, gamma=np.inf, points=(P, P))
     )
 
 
+def covered(fit, effect):
+    """Whether the eigenbasis serves copies of this effect."""
+    return eigenbasis_covers(fit, carried_effect(fit, effect)[0])
+
+
 def risk(n=30):
     """Flags on the far record, on one of a pair at one site, and on both of another pair."""
     a = np.zeros(n)
@@ -125,7 +131,7 @@ def test_exposure_is_the_derivative_of_the_copys_mean_by_the_records_value(
     # Any factor on w must do, also one that synthesis refuses (w* under preserving).
     carried = fit.A if effect == "w*" else carried_effect(fit, effect)[0]
     model, problem, rows = LatentModel(fit), fit.problem, fit.informing
-    _, _, M = model._parts(P.phi)
+    _, _, M = model.parts(P.phi)
     V = P.sigma_sq * M + P.tau_sq * np.eye(rows.size)
     Xr = problem.X[rows]
 
@@ -162,7 +168,7 @@ def test_the_score_is_the_derivative_of_the_likelihood_of_the_variances(cheap, p
     """d/dy_i of log p(y | variances) is -(P y)_i, the coefficients integrated out."""
     fit = carry(cheap, protection, a=risk(), gamma=3.0)
     model, rows = LatentModel(fit), fit.informing
-    _, _, M = model._parts(P.phi)
+    _, _, M = model.parts(P.phi)
     V = P.sigma_sq * M + P.tau_sq * np.eye(rows.size)
     law = stats.multivariate_normal(cov=V + FLAT * model.X @ model.X.T)
     step = 1e-3 * np.eye(rows.size)
@@ -223,7 +229,7 @@ def test_leave_one_out_precision_is_averaged_over_the_draws_by_an_interpolant(sm
     points = [parameters_at(free, int(c), int(i)) for c, i in spread_draws(free, 100)]
     want = np.mean([1 / drop_one_kriging(small, p) for p in points], axis=0)
     # The tolerance holds at the middle draw; elsewhere the error may be a few times as large.
-    np.testing.assert_allclose(leave_one_out_precision(free, draws=100), want, rtol=5e-5)
+    np.testing.assert_allclose(unrestricted_terms(free, 100).precision, want, rtol=5e-5)
 
 
 def test_the_interpolant_is_as_good_at_the_outermost_draws(free):
@@ -232,13 +238,13 @@ def test_the_interpolant_is_as_good_at_the_outermost_draws(free):
     surface = FreeSurface(free.problem, points, (12, 24))
     for key in (lambda p: p.phi, lambda p: p.tau_sq / p.sigma_sq):
         for p in (min(points, key=key), max(points, key=key)):
-            precision, got = surface.at(p)
-            np.testing.assert_allclose(precision, projected_precision(model, p), rtol=1e-5)
+            got = surface.at(p)
+            np.testing.assert_allclose(got.precision, projected_precision(model, p), rtol=1e-5)
             law = copy_law(model, p, np.ones(model.y.size))
             information = np.diag(law.H.T @ np.linalg.solve(law.Vs, law.H))
             np.testing.assert_allclose(got.information, information, rtol=1e-5)
             np.testing.assert_allclose(got.exposure, np.diag(law.H), rtol=1e-5)
-            size = np.sqrt(precision.max())
+            size = np.sqrt(got.precision.max())
             np.testing.assert_allclose(got.score, law.score, rtol=1e-5, atol=1e-5 * size)
 
 
@@ -249,10 +255,11 @@ def test_unrestricted_terms_are_those_of_the_dense_formulas_over_the_same_draws(
         for c, i in points
     ]
     found = attack(free, copies=3, draws=60, progress=False)
-    one = np.mean([np.diag(w.H.T @ np.linalg.solve(w.Vs, w.H)) for w in laws], axis=0)
+    one = np.stack([np.diag(w.H.T @ np.linalg.solve(w.Vs, w.H)) for w in laws])
     leak = np.var([w.score for w in laws], axis=0, ddof=1)
-    np.testing.assert_allclose(found.information, one, rtol=5e-5)
-    np.testing.assert_allclose(found.leak, leak, rtol=5e-5, atol=5e-5 * leak.max())
+    np.testing.assert_allclose(found.by_draw[0], one, rtol=1e-4)
+    got = np.mean(found.by_draw[1] - found.by_draw[0], axis=0)
+    np.testing.assert_allclose(got, leak, rtol=5e-5, atol=5e-5 * leak.max())
     np.testing.assert_allclose(found.exposure, np.mean([np.diag(w.H) for w in laws], axis=0))
 
 
@@ -282,35 +289,75 @@ def test_a_record_with_a_coefficient_of_its_own_can_not_be_told_from_the_others(
     assert found.largest_release(0.1) > 0
 
 
-def test_an_attack_averages_information_over_the_draws_and_never_sds(free, kept):
-    found = attack(kept, copies=7, draws=10, progress=False)
-    model, laws = LatentModel(kept), []
-    for chain, iteration in spread_draws(kept, 10):
-        p = parameters_at(kept, int(chain), int(iteration))
-        laws.append(copy_law(model, p, np.ones(60)))
-    one = np.mean([np.diag(w.H.T @ np.linalg.solve(w.Vs, w.H)) for w in laws], axis=0)
-    leak = np.var([w.score for w in laws], axis=0, ddof=1)
-    np.testing.assert_allclose(found.information, one, rtol=ROUNDING)
-    np.testing.assert_allclose(found.leak, leak, rtol=ROUNDING, atol=1e-12)
-    np.testing.assert_allclose(
-        found.exposure, np.mean([np.diag(w.H) for w in laws], axis=0), atol=ROUNDING
-    )
+def dense_terms(fit, places):
+    """Information and score at some draws, from the dense formulas, shape (S, N) each."""
+    model, points = LatentModel(fit), [parameters_at(fit, int(c), int(i)) for c, i in places]
+    laws = [copy_law(model, p, carried_effect(fit)[0]) for p in points]
+    information = [np.diag(w.H.T @ np.linalg.solve(w.Vs, w.H)) for w in laws]
+    return np.stack(information), np.stack([w.score for w in laws])
+
+
+def test_the_information_of_a_release_is_the_sum_over_the_draws_behind_its_copies(free, kept):
+    release = ds.synthesise(kept, 7, seed=1, progress=False)
+    found = attack(release, draws=10, progress=False)
+    one, score = dense_terms(kept, release.draw_index)
+    _, others = dense_terms(kept, spread_draws(kept, 10))
+    least = others.var(axis=0, ddof=1)
+    leak = np.maximum(np.mean((score - others.mean(axis=0)) ** 2, axis=0), least)
     prior = leave_one_out_precision(free)
-    np.testing.assert_allclose(found.sd(), (prior + 7 * one) ** -0.5, rtol=ROUNDING)
+    np.testing.assert_allclose(found.sd(), (prior + one.sum(axis=0)) ** -0.5, rtol=ROUNDING)
     np.testing.assert_allclose(
-        found.sd(variances="known"), (prior + 7 * (one + leak)) ** -0.5, rtol=ROUNDING
+        found.sd(variances="known"), (prior + one.sum(axis=0) + 7 * leak) ** -0.5, rtol=1e-8
     )
-    assert (found.copies, found.draws) == (7, 10)
+    assert np.any(leak > least)
+    assert np.any(leak == least)
+    assert (found.copies, found.draws, found.released) == (7, 10, 7)
 
 
 @pytest.mark.parametrize("effect", ["auto", "w*"])
-def test_an_attack_on_copies_is_that_on_their_fit(kept, effect):
+def test_an_attack_on_copies_takes_their_effect_and_their_number(kept, effect):
     release = ds.synthesise(kept, 6, seed=1, effect=effect, accept_failed=True)
     first = attack(release, draws=5, progress=False)
-    second = attack(kept, copies=6, effect=effect, draws=5, progress=False)
-    assert first.copies == 6
-    np.testing.assert_array_equal(first.sd(), second.sd())
+    plan = attack(kept, copies=6, effect=effect, draws=5, progress=False)
+    assert first.copies == plan.copies == 6
+    np.testing.assert_array_equal(first.by_draw, plan.by_draw)
+    np.testing.assert_array_equal(first.leave_one_out, plan.leave_one_out)
     assert attack(release, copies=9, draws=5, progress=False).copies == 9
+
+
+def test_fewer_copies_have_a_share_of_the_information_and_more_at_least_what_is_planned(kept):
+    release = ds.synthesise(kept, 6, seed=1, progress=False)
+    found, plan = attack(release, progress=False), attack(kept, copies=6, progress=False)
+    prior = found.leave_one_out**-2
+    fewer, own, more = (found.sd(k) ** -2 - prior for k in (2, 6, 12))
+    np.testing.assert_allclose(fewer, own / 3, rtol=1e-8)
+    np.testing.assert_allclose(more, np.maximum(2 * own, plan.sd(12) ** -2 - prior), rtol=1e-8)
+
+
+# --- A plan --------------------------------------------------------------------------------
+
+
+def test_a_plan_counts_on_a_set_of_draws_with_much_information():
+    """One draw in ten carries nearly all: few sets of ten draws have as little as the mean."""
+    one = np.where(np.arange(400) % 10 == 0, 1000.0, 1.0)[:, None]
+    planned = planned_information(one, 10)[0]
+    assert planned == pytest.approx(3007.0)  # the 95% quantile of a binomial(10, 1/10) is 3
+    assert planned > 2.5 * 10 * one.mean()
+
+
+def test_a_plan_grows_with_the_copies_and_tends_to_their_mean():
+    one = np.random.default_rng(1).pareto(1.5, size=(100, 3))
+    sums = np.array([planned_information(one, k) for k in (*range(1, 250), 10**4)])
+    assert np.all(np.diff(sums, axis=0) > 0)
+    # What is left at the end is the Monte Carlo error of 100 draws.
+    error = one.std(axis=0) / 10.0
+    assert np.all(sums[-1] / 10**4 < one.mean(axis=0) + 4 * error)
+    assert np.all(sums[-1] / 10**4 >= one.mean(axis=0))
+
+
+def test_of_few_draws_a_plan_takes_the_largest():
+    one = np.array([[1.0, 5.0], [3.0, 2.0]])
+    np.testing.assert_array_equal(planned_information(one, 4), [12.0, 20.0])
 
 
 # --- The eigenbasis ------------------------------------------------------------------------
@@ -332,7 +379,7 @@ def test_the_eigenbasis_gives_the_dense_terms(cheap, protection, flags, effect):
     a = np.zeros(30)
     a[FLAGS[flags]] = 1.0
     fit = carry(cheap, protection, a=a)
-    assert applies(fit, effect)
+    assert covered(fit, effect)
     basis, model = HeldBasis(fit), LatentModel(fit)
     for p in (P, Parameters(P.beta, 4.0, 0.0625, P.phi), Parameters(P.beta, 0.1, 2.0, P.phi)):
         law = copy_law(model, p, carried_effect(fit, effect)[0])
@@ -348,16 +395,16 @@ def test_the_eigenbasis_gives_the_dense_terms(cheap, protection, flags, effect):
 
 def test_the_eigenbasis_leaves_other_fits_to_the_dense_terms(cheap):
     a = risk()
-    assert not applies(carry(cheap, "none"), "w")
-    assert not applies(carry(cheap, "paper", a=a, gamma=3.0), "w")
-    assert not applies(carry(cheap, "paper", a=a), "plug")
+    assert not covered(carry(cheap, "none"), "w")
+    assert not covered(carry(cheap, "paper", a=a, gamma=3.0), "w")
+    assert not covered(carry(cheap, "paper", a=a), "plug")
 
 
 @pytest.mark.parametrize("protection", ["paper", "preserving"])
 def test_flagging_every_record_gives_finite_terms(cheap, protection):
     """No record is left for a basis; copies then follow least squares and the prior of w."""
     fit = carry(cheap, protection, a=np.ones(30))
-    assert not applies(fit, "w")
+    assert not covered(fit, "w")
     found = attack(fit, against=carry(cheap, "none"), copies=4, progress=False)
     hat = fit.problem.X @ np.linalg.pinv(fit.problem.X)
     np.testing.assert_allclose(found.exposure, np.diag(hat), atol=ROUNDING)
@@ -486,7 +533,7 @@ def test_an_intruders_posterior_from_simulated_releases_is_the_closed_one(
     spread = np.sqrt(S[i, i] - S[i, rest] @ kriging)
     whiten = np.linalg.inv(np.linalg.cholesky(Vs))
     model = LatentModel(fit)
-    _, _, M = model._parts(P.phi)
+    _, _, M = model.parts(P.phi)
     Xr = problem.X[rows]
     W = np.linalg.solve(P.sigma_sq * M + P.tau_sq * np.eye(rows.size), Xr)
     G = np.linalg.inv(Xr.T @ W)
@@ -590,7 +637,7 @@ class Intruder:
     @staticmethod
     def marginal(fit, p, y):
         """log p(y | variances) of the fitted model, the coefficients integrated out flat."""
-        _, _, M = LatentModel(fit)._parts(p.phi)
+        _, _, M = LatentModel(fit).parts(p.phi)
         V, X = p.sigma_sq * M + p.tau_sq * np.eye(30), fit.problem.X
         W = np.linalg.solve(V, X)
         e = y - X @ np.linalg.solve(X.T @ W, W.T @ y)

@@ -17,7 +17,7 @@ from dsstan.models.predictive import carried_effect
 from dsstan.models.weights import own_weights, smoothing
 from dsstan.risk.attacker import attack
 from dsstan.risk.intruders import weak_attack
-from dsstan.risk.leave_one_out import leave_one_out_precision
+from dsstan.risk.leave_one_out import unrestricted_terms
 from mc import FALSE_ALARM, z_limit
 
 P = Parameters(np.array([5.0, 0.7]), 1.6, 0.25, 4.0)
@@ -130,8 +130,11 @@ def test_who_knows_all_other_sites_is_the_stronger_attacker_at_a_site_of_one_rec
     kept, variances
 ):
     whole = attack(kept, copies=10, draws=5, progress=False)
-    alone = leave_one_out_precision(kept.start, draws=5) ** -0.5
-    strong = dataclasses.replace(whole, leave_one_out=alone).sd(variances=variances)
+    # Means over the same draws, where a plan takes a quantile.
+    fixed, known = whole.by_draw.mean(axis=1)
+    alone = unrestricted_terms(kept.start, 5).precision ** -0.5
+    mean = {"leave_one_out": alone, "information": fixed, "leak": known - fixed, "by_draw": None}
+    strong = dataclasses.replace(whole, **mean).sd(variances=variances)
     found = weak_attack(kept, copies=10, knows=0.0, variances=variances, draws=5, progress=False)
     single = np.bincount(kept.problem.site)[kept.problem.site] == 1
     np.testing.assert_allclose(found.full, strong, rtol=ROUNDING)
