@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dsstan.copies.synthesis import synthesise as synthesise
     from dsstan.models.effect_map import surface_on_grid as surface_on_grid
     from dsstan.models.fit import fit as fit
-    from dsstan.models.flags import flag_isolated as flag_isolated
+    from dsstan.models.flagging.flags import flag_isolated as flag_isolated
     from dsstan.models.priors import Priors as Priors
     from dsstan.models.result import Fit as Fit
     from dsstan.models.weights import Weights as Weights
@@ -49,7 +49,7 @@ _HOME = {
     "compare": "comparison.frontier",
     "disclosure": "risk.disclosure",
     "fit": "models.fit",
-    "flag_isolated": "models.flags",
+    "flag_isolated": "models.flagging.flags",
     "load_baltimore": "table.datasets",
     "load_san_francisco": "table.datasets",
     "load_simulated": "table.datasets",

@@ -19,7 +19,7 @@ import pandas as pd
 import plotnine as p9
 
 import dsstan as ds
-from dsstan.models.continuous_weights import continuous_effect, continuous_weights
+from dsstan.models.flagging.continuous_weights import continuous_effect, continuous_weights
 from dsstan.release.pictures.plots import plot_release_size
 from dsstan.risk.attacker import attack
 

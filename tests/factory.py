@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dsstan.engines import SamplerSettings
+from dsstan.models.checks.verdict import Verdict
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
-from dsstan.models.verdict import Verdict
 from dsstan.models.weights import smoothing
 from dsstan.table.problem import Problem
 

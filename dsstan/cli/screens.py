@@ -17,7 +17,7 @@ from dsstan.cli.examples import DemoResult, outlier
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import CONTROL
 from dsstan.core.seeds import GUESSABLE_BITS
-from dsstan.models.conditions import short_seed
+from dsstan.models.checks.conditions import short_seed
 from dsstan.release.conditions import conditions
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure, reduction_text

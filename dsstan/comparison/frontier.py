@@ -41,9 +41,9 @@ from dsstan.core.seeds import FRONTIER, seed_of, stream
 from dsstan.covariance.approximations import Covariance, choose_covariance
 from dsstan.engines import get_engine
 from dsstan.models.arguments import check_cov_model, settings_of
-from dsstan.models.continuous_weights import continuous_weights
 from dsstan.models.fit import fit
-from dsstan.models.flags import flag_isolated
+from dsstan.models.flagging.continuous_weights import continuous_weights
+from dsstan.models.flagging.flags import flag_isolated
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights

@@ -20,7 +20,7 @@ from dsstan.core.seeds import (
     seed_bits,
     stream,
 )
-from dsstan.models.conditions import few_draws
+from dsstan.models.checks.conditions import few_draws
 from dsstan.models.posterior import spread_draws
 from dsstan.models.predictive import EFFECTS, Predictive
 from dsstan.models.result import Fit

@@ -18,7 +18,7 @@ from dsstan.covariance.approximations import COVARIANCES, Covariance, choose_cov
 from dsstan.covariance.correlation import CORRELATIONS
 from dsstan.covariance.protection import PROTECTIONS
 from dsstan.engines import ENGINES, SamplerSettings
-from dsstan.models.flags import flag_isolated
+from dsstan.models.flagging.flags import flag_isolated
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, smoothing

@@ -17,10 +17,10 @@ from dsstan.core.seeds import stan_seed
 from dsstan.engines.base import Engine
 from dsstan.engines.programs import Program
 from dsstan.models.arguments import Request, unrestricted_start
-from dsstan.models.conditions import Check, most_flagged
+from dsstan.models.checks.conditions import Check, most_flagged
+from dsstan.models.checks.verdict import diagnose, protection_notes
 from dsstan.models.result import Fit
 from dsstan.models.starts import Begin, initial_values
-from dsstan.models.verdict import diagnose, protection_notes
 
 __all__ = ["Run", "finish_fit", "run_program"]
 

@@ -13,7 +13,7 @@ from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.vecchia.spread import check_spread, kept_seed
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models.arguments import Request, check_arguments, program_of
-from dsstan.models.conditions import at_window
+from dsstan.models.checks.conditions import at_window
 from dsstan.models.finish import finish_fit, run_program
 from dsstan.models.fit_surface import surface_of
 from dsstan.models.priors import Priors

@@ -15,9 +15,9 @@ from dsstan.core import above
 from dsstan.covariance.approximations import EXACT, Covariance
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.engines import SamplerSettings
-from dsstan.models.diagnostics import ess, rhat
+from dsstan.models.checks.diagnostics import ess, rhat
+from dsstan.models.checks.verdict import Verdict
 from dsstan.models.priors import Priors, ResolvedPriors
-from dsstan.models.verdict import Verdict
 from dsstan.models.weights import Weights
 
 __all__ = ["Fit"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from dsstan.copies.result import Synthesis
 from dsstan.core.seeds import GUESSABLE_BITS
-from dsstan.models.conditions import Check, few_draws, short_seed
+from dsstan.models.checks.conditions import Check, few_draws, short_seed
 
 
 def conditions(release: Synthesis, *, alone: bool = False) -> list[dict[str, Any]]:
@@ -17,7 +17,8 @@ def conditions(release: Synthesis, *, alone: bool = False) -> list[dict[str, Any
     with ``alone`` of the last one only.
 
     One entry each: ``condition``, ``severity``, ``fit``, and name, where, value, limit and
-    advice of the :class:`dsstan.models.conditions.Check`. A value that is not finite is None.
+    advice of the :class:`dsstan.models.checks.conditions.Check`. A value that is not finite is
+    None.
     """
     found: list[tuple[str, Check]] = []
     steps = (release,) if alone else release.steps

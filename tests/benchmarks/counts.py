@@ -21,12 +21,12 @@ from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from dsstan.engines import SamplerSettings
+from dsstan.models.checks.diagnostics import ess
 from dsstan.models.counts.fit import CountFit, fit_counts
 from dsstan.models.counts.outcomes import OUTCOMES
 from dsstan.models.counts.priors import CountPriors
 from dsstan.models.counts.proposal import build_proposal
 from dsstan.models.counts.runs import Task
-from dsstan.models.diagnostics import ess
 
 
 def tell(label: str, fit: CountFit, cpu: float) -> None:

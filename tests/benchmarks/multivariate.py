@@ -25,7 +25,7 @@ from cases_multivariate import simulate
 
 from dsstan.engines.base import jsonable
 from dsstan.engines.programs import Program
-from dsstan.models.diagnostics import ess
+from dsstan.models.checks.diagnostics import ess
 from dsstan.models.priors import Priors
 
 PLAIN = """

@@ -24,7 +24,7 @@ import dsstan as ds
 from dsstan.covariance.likelihood_surface import build_surface
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
-from dsstan.models.diagnostics import ess
+from dsstan.models.checks.diagnostics import ess
 from dsstan.models.stan_data import natural_data
 from dsstan.models.starts import initial_values, near_least_squares
 

@@ -150,7 +150,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def of_draws(draws: dict[str, Floats]) -> Row:
     """Worst effective sample size, and the means that show which posterior it is."""
-    from dsstan.models.diagnostics import ess
+    from dsstan.models.checks.diagnostics import ess
 
     return {
         "ess": min(ess(d) for d in draws.values()),

@@ -17,10 +17,10 @@ from conftest import ROOT, small_table
 from dsstan.core.errors import ConvergenceError, DsstanWarning, InputError
 from dsstan.core.seeds import root_seed
 from dsstan.covariance.latent import LatentModel
-from dsstan.models.conditions import Check
+from dsstan.models.checks.conditions import Check
+from dsstan.models.checks.verdict import Verdict
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import carried_effect, published
-from dsstan.models.verdict import Verdict
 from mc import z_limit
 
 

@@ -29,8 +29,8 @@ from dsstan.covariance.correlation import (
 from dsstan.covariance.eigenbasis import HeldBasis
 from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.likelihood_surface import build_surface
-from dsstan.models.continuous_weights import continuous_weights
 from dsstan.models.effect_map import grid
+from dsstan.models.flagging.continuous_weights import continuous_weights
 from dsstan.models.posterior import parameters_at
 from dsstan.models.weights import isolation_distance
 from mc import QUANTILES, assert_same, estimates_of

@@ -35,7 +35,7 @@ from dsstan.covariance.vecchia.neighbours import Neighbours, earlier_neighbours,
 from dsstan.covariance.vecchia.preconditioner import NearPrecision
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 from dsstan.covariance.window import narrowed_surface, profile
-from dsstan.models.conditions import at_window
+from dsstan.models.checks.conditions import at_window
 from dsstan.models.predictive import carried_effect
 from dsstan.release.report.records import pictured
 from dsstan.risk.attacker import Attack, attack

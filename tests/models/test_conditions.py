@@ -20,8 +20,14 @@ from dsstan.core.errors import ConvergenceError
 from dsstan.covariance.likelihood_surface import build_surface
 from dsstan.engines import EmbeddedEngine, SamplerSettings
 from dsstan.engines.programs import Program
-from dsstan.models.conditions import CONDITIONS, at_bounds, few_draws, most_flagged, several_modes
-from dsstan.models.verdict import Verdict, diagnose
+from dsstan.models.checks.conditions import (
+    CONDITIONS,
+    at_bounds,
+    few_draws,
+    most_flagged,
+    several_modes,
+)
+from dsstan.models.checks.verdict import Verdict, diagnose
 from dsstan.release.conditions import conditions
 
 QUICK = {"chains": 2, "warmup": 300, "samples": 500, "engine": "embedded", "progress": False}

@@ -9,7 +9,11 @@ import pytest
 
 import dsstan as ds
 from dsstan.core.errors import InputError
-from dsstan.models.continuous_weights import continuous_effect, continuous_gamma, continuous_weights
+from dsstan.models.flagging.continuous_weights import (
+    continuous_effect,
+    continuous_gamma,
+    continuous_weights,
+)
 from dsstan.models.predictive import carried_effect
 from dsstan.models.weights import alpha_from_gamma, neighbour_distances
 from dsstan.risk.assessment import assess

@@ -9,8 +9,8 @@ import dsstan as ds
 from conftest import small_table
 from dsstan.core.errors import DsstanWarning, InputError, SurfaceError
 from dsstan.core.seeds import root_seed, stan_seed
-from dsstan.models.diagnostics import ess, rhat
-from dsstan.models.verdict import diagnose
+from dsstan.models.checks.diagnostics import ess, rhat
+from dsstan.models.checks.verdict import diagnose
 
 QUICK = {"chains": 2, "warmup": 200, "samples": 200, "engine": "embedded", "progress": False}
 

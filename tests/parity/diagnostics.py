@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.models.diagnostics import ess, rhat
-from dsstan.models.verdict import diagnose
+from dsstan.models.checks.diagnostics import ess, rhat
+from dsstan.models.checks.verdict import diagnose
 from factory import fit_from
 
 from .cases import case, inputs

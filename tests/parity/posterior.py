@@ -14,7 +14,7 @@ from scipy import stats
 
 from dsstan.copies.synthesis import synthesise
 from dsstan.models.fit import fit
-from dsstan.models.flags import flag_isolated
+from dsstan.models.flagging.flags import flag_isolated
 from dsstan.models.posterior import latent_draws
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dsstan.analysis.utility import ols
 from dsstan.covariance.latent import LatentModel
-from dsstan.models.flags import flag_isolated
+from dsstan.models.flagging.flags import flag_isolated
 from dsstan.models.weights import Weights
 from dsstan.table.datasets import load_san_francisco
 from dsstan.table.problem import prepare

@@ -8,8 +8,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.models.flags import flag_isolated
-from dsstan.models.weights import Weights, alpha_from_gamma, gamma_from_alpha, isolation_distance
+from dsstan.models.flagging.flags import flag_isolated
+from dsstan.models.weights import (
+    Weights,
+    alpha_from_gamma,
+    gamma_from_alpha,
+    isolation_distance,
+)
 from factory import fit_from
 
 from .cases import case, inputs

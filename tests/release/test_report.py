@@ -15,8 +15,8 @@ from test_write import QUICK, all_flagged, alone, none_flagged, one_copy, plante
 
 import dsstan as ds
 from conftest import small_table
-from dsstan.models.conditions import Check
-from dsstan.models.verdict import Verdict
+from dsstan.models.checks.conditions import Check
+from dsstan.models.checks.verdict import Verdict
 from dsstan.release.public import metadata
 from dsstan.release.report import factsheet, write_report
 from dsstan.release.report.words import figure, percent

@@ -22,7 +22,7 @@ from dsstan.engines.programs import Program
 from dsstan.models.brackets.fit import TruncatedFit, fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.brackets.truncated import bracketed_data
-from dsstan.models.verdict import Verdict
+from dsstan.models.checks.verdict import Verdict
 from mc import (
     FALSE_ALARM,
     Estimate,

@@ -17,7 +17,7 @@ from dsstan.core.seeds import STARTS, stream
 from dsstan.covariance.correlation import correlation_code
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models.arguments import Request
-from dsstan.models.conditions import Check
+from dsstan.models.checks.conditions import Check
 from dsstan.models.counts.laplace import sample
 from dsstan.models.counts.outcomes import Outcome
 from dsstan.models.counts.priors import ResolvedCountPriors

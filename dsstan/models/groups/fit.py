@@ -15,7 +15,7 @@ from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.protection import protection_of
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models.arguments import Request, check_arguments
-from dsstan.models.conditions import Check, at_bounds
+from dsstan.models.checks.conditions import Check, at_bounds
 from dsstan.models.finish import finish_fit, run_program
 from dsstan.models.groups.groups import Groups, not_estimable, read_groups
 from dsstan.models.groups.result import MultivariateFit

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from dsstan.models.conditions import CONDITIONS
+from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.report.pictures import interval
 from dsstan.release.report.words import NOTHING, between, figure, percent, plural
 from dsstan.risk.assessment import Assessment

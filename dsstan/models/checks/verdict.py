@@ -12,8 +12,8 @@ from scipy.spatial import cKDTree
 from dsstan.covariance.correlation import correlation_distance
 from dsstan.covariance.likelihood_surface import TOLERANCE
 from dsstan.covariance.protection import protection_of
-from dsstan.models.conditions import Check, at_bounds, several_modes
-from dsstan.models.diagnostics import ess, rhat
+from dsstan.models.checks.conditions import Check, at_bounds, several_modes
+from dsstan.models.checks.diagnostics import ess, rhat
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsstan.core.seeds import GUESSABLE_BITS
-from dsstan.models.diagnostics import rhat
+from dsstan.models.checks.diagnostics import rhat
 from dsstan.models.priors import ResolvedPriors
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""Whether a fit may reach synthesis: diagnostics, named conditions, one verdict."""

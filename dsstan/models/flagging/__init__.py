@@ -1,0 +1,1 @@
+"""Which records are flagged, by the paper's two rules."""
