@@ -72,7 +72,8 @@ def fit_functions() -> set[Callable[..., Any]]:
     """``fit`` and every function ``fit_...`` that a room of the models offers."""
     rooms = [each for each in pkgutil.iter_modules(models.__path__, "dsstan.models.") if each.ispkg]
     offered = [importlib.import_module(each.name) for each in rooms]
-    found = {getattr(m, name) for m in offered for name in m.__all__ if name.startswith("fit_")}
+    public = ((m, name) for m in offered for name in getattr(m, "__all__", ()))
+    found = {getattr(m, name) for m, name in public if name.startswith("fit_")}
     return {ds.fit, *found}
 
 

@@ -224,14 +224,14 @@ def test_rounding_moves_a_copy_by_half_a_step_at_most(rounded):
 
 
 def test_heaping_is_settled_confidentially_and_not_published(rounded, tmp_path):
-    release = ds.synthesise(rounded["heaped"], 2, seed=5, accept_failed=True)
+    release = ds.synthesise(rounded["heaped"], 3, seed=5, accept_failed=True)
     target = release.write(tmp_path / "out")
     kept = json.loads((target / "confidential" / "settings.json").read_text())["synthesis"]
     assert kept["rounding"]["steps"] == list(release.rounding.steps)
     public = json.loads((target / "public" / "metadata.json").read_text())
     assert public["rounding"] == "like the input"
     assert not any(str(share) in json.dumps(public) for share in release.rounding.shares)
-    other = ds.synthesise(rounded["heaped"], 2, seed=5, rounding="none", accept_failed=True)
+    other = ds.synthesise(rounded["heaped"], 3, seed=5, rounding="none", accept_failed=True)
     target = other.write(tmp_path / "none")
     assert json.loads((target / "public" / "metadata.json").read_text())["rounding"] == "none"
 
