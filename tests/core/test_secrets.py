@@ -187,7 +187,7 @@ def test_an_unforeseen_error_is_told_without_its_text(inside, place, monkeypatch
     monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", fail)
     result = inside("run", job(place))
     assert result.returncode == 1
-    assert "unforeseen KeyError at core/test_secrets.py" in result.stderr
+    assert "unforeseen KeyError at test_secrets.py" in result.stderr
     assert "4321" not in result.stderr + result.stdout
     assert "Traceback" not in result.stderr
 
