@@ -139,7 +139,7 @@ class Fit(SpatialModel):
 
     @property
     def scalar_terms(self) -> list[str]:
-        """What each of :attr:`scalars` is, in words."""
+        """What each of ``scalars`` is, in words."""
         return [*self.problem.terms, "partial sill", "nugget", "decay"]
 
     def summary(self) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """The exact posterior of a record's value for an intruder who knows all others.
 
 The intruder knows every other y, all places and covariates, the model and how the copies were made,
-and sees all L copies, but not which variances made a copy. Their posterior of y_i is
+and sees all L copies, but not which variances made a copy. Their posterior of y_i is::
 
     p(y_i | y_-i) prod_l  sum_theta p(copy_l | theta, y) p(theta | y),
 

@@ -2,8 +2,8 @@
 
 Every protection shares one benchmark: the predictive law of y_i given the other records
 under the unrestricted model. At a draw theta it is normal, with variance 1 / P_ii and mean
-y_i - (P y)_i / P_ii. The draws come from a posterior that has seen y_i, so each is weighted by
-1 / p(y_i | y_-i, theta) (Gelfand 1996), and the weights' tail is smoothed (Vehtari et al. 2024).
+``y_i - (P y)_i / P_ii``. The draws come from a posterior that has seen y_i, so each is weighted by
+``1 / p(y_i | y_-i, theta)`` (Gelfand 1996), and the weights' tail is smoothed (Vehtari et al. 2024).
 The benchmark is the sd of that mixture of normals, the spread of their means included.
 """
 
@@ -101,7 +101,7 @@ class MeanTerms:
 
     @cached_property
     def by_draw(self) -> Floats:
-        """Information of a copy at each draw: variances fixed, and known; shape (2, S, N)."""
+        """What a copy gives at each draw, variances fixed and known, shape (2, S, N)."""
         information = np.stack([t.information for t in self.terms])
         scores = np.stack([t.score for t in self.terms])
         return np.stack([information, information + squared_deviations(scores)])

@@ -74,7 +74,7 @@ class CountFit(Fit):
 
     @property
     def scalar_terms(self) -> list[str]:
-        """What each of :attr:`scalars` is, in words."""
+        """What each of ``scalars`` is, in words."""
         size = ["size (dispersion)"] if "size" in self.draws else []
         return [*self.problem.terms, "partial sill, link scale", "decay", *size]
 

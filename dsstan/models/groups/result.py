@@ -56,7 +56,7 @@ class MultivariateFit(Fit):
 
     @property
     def scalar_terms(self) -> list[str]:
-        """What each of :attr:`scalars` is, in words."""
+        """What each of ``scalars`` is, in words."""
         names = [f"{self.groups.column} {label}" for label in self.groups.labels]
         beta = [f"{term}, {name}" for name in names for term in self.problem.terms]
         T = [
