@@ -2,9 +2,9 @@
 
 Every protection shares one benchmark: the predictive law of y_i given the other records
 under the unrestricted model. At a draw theta it is normal, with variance 1 / P_ii and mean
-``y_i - (P y)_i / P_ii``. The draws come from a posterior that has seen y_i, so each is weighted by
-``1 / p(y_i | y_-i, theta)`` (Gelfand 1996), and the weights' tail is smoothed (Vehtari et al. 2024).
-The benchmark is the sd of that mixture of normals, the spread of their means included.
+``y_i - (P y)_i / P_ii``. The draws come from a posterior that has seen y_i, so each is weighted
+by ``1 / p(y_i | y_-i, theta)`` (Gelfand 1996), and the weights' tail is smoothed (Vehtari et al.
+2024). The benchmark is the sd of that mixture of normals, the spread of their means included.
 """
 
 from __future__ import annotations
