@@ -1,7 +1,8 @@
 # make demo   a real geocoded table becomes a release (no compiler needed)
-# make test   everything this machine allows; says what it left out and why
+# make test   the tests of every push that this machine allows; says what it left out and why
+# make nightly  all tests, with those that take too long for every push
 # make docs   builds the pages into docs/_build/html, every example run in full
-# make check  formatting, lint and types
+# make check  formatting, lint, complexity, the arrows between the rooms, types
 # make trust  injects faults into real runs and writes docs/trust-table.md
 # make kills  kills the demo 100 times at random moments
 # make lock   pins the test environment with hashes; make sbom, make audit: what is in it
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test check docs parity bench trust kills lock sbom audit format clean
+.PHONY: demo test nightly check docs parity bench trust kills lock sbom audit format clean
 
 demo: $(VENV)/.demo
 	@test ! -e $(DEMO_OUT) || { echo "$(DEMO_OUT) exists and is not overwritten: remove it, or make demo DEMO_OUT=another-folder"; exit 2; }
@@ -19,9 +20,13 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
+nightly: $(VENV)/.test
+	DSSTAN_NIGHTLY=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check dsstan tests docs examples data stan/data
 	$(BIN)/ruff format --check dsstan tests docs examples data stan/data
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs
@@ -33,6 +38,7 @@ parity: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python tests/benchmarks/run.py
 	$(BIN)/python tests/benchmarks/models.py
+	$(BIN)/python tests/benchmarks/import_time.py
 
 trust: $(VENV)/.test
 	$(BIN)/python tests/faults.py

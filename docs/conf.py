@@ -21,7 +21,7 @@ import dsstan  # noqa: E402
 # One BLAS thread, as in the tests: the same numbers on every machine with the same processor.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
-# IPython keeps its history and settings in the user's home unless told otherwise.
+# IPython keeps its history and settings in the user's home by default.
 os.environ.setdefault("IPYTHONDIR", str(HERE / "_build" / "ipython"))
 
 

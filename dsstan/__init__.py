@@ -5,50 +5,80 @@ Bayesian Gaussian-process model in Stan, smooths away what the model knows about
 records that stand alone on the map, replaces the sensitive values with L
 posterior-predictive copies, and measures what an intruder could still learn and
 an analyst could still estimate. After Quick, Holan and Wikle (2018).
+
+A public name is imported when it is first used, which keeps ``import dsstan`` quick.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from dsstan._moved import install
 from dsstan._version import __version__
-from dsstan.analysis.utility import combine, utility
-from dsstan.comparison.frontier import compare
-from dsstan.copies.protect import protect
-from dsstan.copies.result import Synthesis
-from dsstan.copies.synthesis import synthesise
 from dsstan.core import above
-from dsstan.models.effect_map import surface_on_grid
-from dsstan.models.fit import fit
-from dsstan.models.flags import flag_isolated
-from dsstan.models.priors import Priors
-from dsstan.models.result import Fit
-from dsstan.models.weights import Weights, own_weights
-from dsstan.risk.assessment import assess
-from dsstan.risk.disclosure import disclosure
-from dsstan.table.datasets import load_baltimore, load_san_francisco, load_simulated
-from dsstan.table.problem import Problem, prepare
 
-__all__ = [
-    "Fit",
-    "Priors",
-    "Problem",
-    "Synthesis",
-    "Weights",
-    "__version__",
-    "assess",
-    "combine",
-    "compare",
-    "disclosure",
-    "fit",
-    "flag_isolated",
-    "load_baltimore",
-    "load_san_francisco",
-    "load_simulated",
-    "own_weights",
-    "prepare",
-    "protect",
-    "surface_on_grid",
-    "synthesise",
-    "utility",
-]
+if TYPE_CHECKING:
+    from dsstan.analysis.utility import combine as combine
+    from dsstan.analysis.utility import utility as utility
+    from dsstan.comparison.frontier import compare as compare
+    from dsstan.copies.protect import protect as protect
+    from dsstan.copies.result import Synthesis as Synthesis
+    from dsstan.copies.synthesis import synthesise as synthesise
+    from dsstan.models.effect_map import surface_on_grid as surface_on_grid
+    from dsstan.models.fit import fit as fit
+    from dsstan.models.flags import flag_isolated as flag_isolated
+    from dsstan.models.priors import Priors as Priors
+    from dsstan.models.result import Fit as Fit
+    from dsstan.models.weights import Weights as Weights
+    from dsstan.models.weights import own_weights as own_weights
+    from dsstan.risk.assessment import assess as assess
+    from dsstan.risk.disclosure import disclosure as disclosure
+    from dsstan.table.datasets import load_baltimore as load_baltimore
+    from dsstan.table.datasets import load_san_francisco as load_san_francisco
+    from dsstan.table.datasets import load_simulated as load_simulated
+    from dsstan.table.problem import Problem as Problem
+    from dsstan.table.problem import prepare as prepare
+
+_HOME = {
+    "Fit": "models.result",
+    "Priors": "models.priors",
+    "Problem": "table.problem",
+    "Synthesis": "copies.result",
+    "Weights": "models.weights",
+    "assess": "risk.assessment",
+    "combine": "analysis.utility",
+    "compare": "comparison.frontier",
+    "disclosure": "risk.disclosure",
+    "fit": "models.fit",
+    "flag_isolated": "models.flags",
+    "load_baltimore": "table.datasets",
+    "load_san_francisco": "table.datasets",
+    "load_simulated": "table.datasets",
+    "own_weights": "models.weights",
+    "prepare": "table.problem",
+    "protect": "copies.protect",
+    "surface_on_grid": "models.effect_map",
+    "synthesise": "copies.synthesis",
+    "utility": "analysis.utility",
+}
+"""The module of each public name."""
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name, or a room, when it is first used."""
+    if name not in _HOME:
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 install()
 above.register(

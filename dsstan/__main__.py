@@ -1,6 +1,6 @@
 """``python -m dsstan``."""
 
-from dsstan.cli.app import main
+from dsstan.cli.command_line import main
 
 if __name__ == "__main__":
     main()

@@ -10,28 +10,28 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 MOVED = {
     "assessment": "risk.assessment",
-    "attacker": "risk.attacker",
+    "attacker": "risk.attacker covariance.copy_law covariance.exact",
     "attribute": "risk.attribute",
     "baselines": "comparison.baselines",
     "cells": "table.cells",
-    "chain": "copies.chain",
-    "conditions": "models.conditions",
+    "chain": "copies.chain risk.joint_disclosure",
+    "conditions": "models.conditions release.conditions",
     "continuous": "models.continuous_weights",
     "correlation": "covariance.correlation",
     "datasets": "table.datasets",
     "demo": "cli.examples",
-    "diagnose": "models.verdict",
+    "diagnose": "models.verdict models.diagnostics",
     "disclosure": "risk.disclosure",
     "doctor": "cli.doctor",
-    "eigenbasis": "covariance.eigenbasis",
+    "eigenbasis": "covariance.eigenbasis covariance.base",
     "errors": "core.errors",
     "exchange": "release.exchange",
-    "fit": "models.fit",
+    "fit": "models.fit models.result covariance.protection",
     "formula": "table.formula",
     "frontier": "comparison.frontier",
     "geo": "table.geo",
@@ -39,26 +39,29 @@ MOVED = {
     "imputation": "copies.imputation",
     "intruders": "risk.intruders",
     "job": "cli.job",
-    "large.approximations": "covariance.approximations",
+    "large.approximations": "covariance.approximations covariance.base covariance.exact "
+    "covariance.process.knots covariance.process.approximation covariance.vecchia.approximation",
     "large.distributed": "core.distributed",
     "large.exposure": "covariance.vecchia.exposure",
-    "large.knots": "covariance.knots",
+    "large.knots": "covariance.process.knots",
     "large.kriging": "covariance.vecchia.kriging",
     "large.latent": "covariance.vecchia.latent",
     "large.neighbours": "covariance.vecchia.neighbours",
     "large.parquet": "table.parquet",
     "large.preconditioner": "covariance.vecchia.preconditioner",
-    "large.predictive_process": "covariance.predictive_process",
+    "large.predictive_process": "covariance.process.statistics covariance.process.latent "
+    "covariance.process.knots",
     "large.spread": "covariance.vecchia.spread",
     "large.strata": "copies.strata",
     "large.vecchia": "covariance.vecchia.statistics",
     "large.window": "covariance.window",
-    "latent": "covariance.latent",
-    "leave_one_out": "risk.leave_one_out",
+    "latent": "covariance.latent covariance.base models.posterior models.effect_map copies.result "
+    "table.problem",
+    "leave_one_out": "risk.leave_one_out covariance.copy_law covariance.eigenbasis",
     "models.bracket_cost": "risk.bracket_cost",
     "models.bracketed": "models.brackets.fit",
     "models.group_surface": "models.groups.effect_map",
-    "models.multivariate": "models.groups.fit",
+    "models.multivariate": "models.groups.fit models.groups.result",
     "order": "table.order_leaks",
     "overlap": "analysis.overlap",
     "plots": "release.pictures.plots",
@@ -70,7 +73,7 @@ MOVED = {
     "programs": "engines.programs",
     "progress": "core.progress",
     "protect": "copies.protect",
-    "public": "release.public",
+    "public": "release.public copies.published table.order_leaks",
     "reading": "release.reading",
     "report": "release.report",
     "report.page": "release.report.page",
@@ -81,17 +84,17 @@ MOVED = {
     "spatial_surfaces": "analysis.spatial_surfaces",
     "spatial_utility": "analysis.spatial_utility",
     "stan_data": "models.stan_data",
-    "surface": "covariance.likelihood_surface",
-    "synthesis": "copies.synthesis",
+    "surface": "covariance.likelihood_surface covariance.protection core.chebyshev",
+    "synthesis": "copies.synthesis copies.result copies.draw",
     "targets": "risk.targets",
     "truncation": "models.brackets.truncation",
     "utility": "analysis.utility",
-    "weights": "models.weights",
+    "weights": "models.weights models.flags",
     "workspace": "core.workspace",
 }
 """Old module to the new one, both below ``dsstan``; several where its names were split up."""
 
-PACKAGES = {"release": "release.write", "cli": "cli.app"}
+PACKAGES = {"release": "release.write", "cli": "cli.command_line cli.commands.synthesise"}
 """Rooms that have the name of an old module, with the module that has its names now."""
 
 
@@ -99,15 +102,18 @@ def moved_name(module: str, name: str) -> Any:
     """A name of an old module, from the first of its new places that has it."""
     old = module.removeprefix("dsstan.")
     for place in (MOVED.get(old) or PACKAGES.get(old, "")).split():
-        found = importlib.import_module(f"dsstan.{place}")
-        if hasattr(found, name):
+        found = vars(importlib.import_module(f"dsstan.{place}"))
+        # Not what the module only imports: a module of the room may have that name.
+        home = getattr(found.get(name), "__module__", "")
+        imported = isinstance(found.get(name), type | FunctionType) and place not in home
+        if name in found and not imported and not isinstance(found[name], ModuleType):
             warnings.warn(
                 f"{name} of {module} is now in dsstan.{place}; the old path goes with the next "
                 "release",
                 DeprecationWarning,
                 stacklevel=3,
             )
-            return getattr(found, name)
+            return found[name]
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 

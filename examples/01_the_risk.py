@@ -7,7 +7,7 @@
 # a copy still tells about the one person who lives far from all others.
 #
 # The town is simulated, and its data are public. With real data every picture on this
-# page belongs on the confidential side: each shows a true value, or gives one away.
+# page belongs on the confidential side: each shows a true value, or reveals one.
 
 # %%
 import os
@@ -174,14 +174,14 @@ print(people["income"].iloc[list(two.values())].round().set_axis(list(two)).to_s
 # with the other records.
 
 # %%
-told = attack(free, copies=1, progress=False)
+found = attack(free, copies=1, progress=False)
 limit = float((free.draws["sigma_sq"] / (free.draws["sigma_sq"] + free.draws["tau_sq"])).mean())
 print(f"sigma_sq / (sigma_sq + tau_sq), posterior mean: {limit:.3f}")
 for name, record in two.items():
-    print(f"exposure of the record {name}: {told.exposure[record]:.3f}")
+    print(f"exposure of the record {name}: {found.exposure[record]:.3f}")
 
 # %%
-points = pd.DataFrame({"distance": nearest, "exposure": told.exposure})
+points = pd.DataFrame({"distance": nearest, "exposure": found.exposure})
 chosen = points.iloc[list(two.values())].assign(record=list(two))
 (
     p9.ggplot(points, p9.aes("distance", "exposure"))
@@ -207,14 +207,14 @@ chosen = points.iloc[list(two.values())].assign(record=list(two))
 #
 # ## What is new in a copy?
 #
-# Somebody who knows the incomes of all others already knows something of this one. What
-# he is left with is a standard deviation on the log scale, without any copy and after one.
+# An intruder who knows the incomes of all others already knows something of this one. The table
+# shows the intruder's standard deviation on the log scale, without any copy and after one.
 
 # %%
 left = pd.DataFrame(
     {
-        "without a copy": told.leave_one_out[list(two.values())],
-        "after one copy": told.sd(1)[list(two.values())],
+        "without a copy": found.leave_one_out[list(two.values())],
+        "after one copy": found.sd(1)[list(two.values())],
     },
     index=list(two),
 )
@@ -224,9 +224,9 @@ spread = np.sqrt((free.draws["sigma_sq"] + free.draws["tau_sq"]).mean())
 print(f"sd of a log income of which nothing is known: {spread:.2f}")
 
 # %% [markdown]
-# The neighbours of the record in the crowd had given most of it away before any copy was
+# The neighbours of the record in the crowd had revealed most of it before any copy was
 # published; that is not the agency's doing, and the copy adds less. About the lone record
-# nobody knew anything of use, and a single copy takes most of the doubt away. This is the
+# nobody knew anything of use, and a single copy removes most of the uncertainty. This is the
 # risk that differential smoothing is made for: see the next example.
 #
 # ## Exercises

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2. Differential smoothing: how far is a record at risk smoothed, and what becomes of the rest?
 #
-# Section 3 of Quick, Holan and Wikle (2018). The surface gives away a record that stands
+# Section 3 of Quick, Holan and Wikle (2018). The surface reveals a record that stands
 # alone. The paper's remedy smooths such records more than the others: it finds them by a
 # rule, and shrinks what the model may know of each about its own place. This page turns
 # the one knob, $\gamma$, from 0 to infinity, and then asks what becomes of the variance
@@ -63,9 +63,9 @@ print(pd.DataFrame(rules).to_string(index=False))
 
 # %%
 by_rule = ds.flag_isolated(free, correlation=0.20)
-lonely = by_rule.table(problem)[nearest > 0.04]
+isolated = by_rule.table(problem)[nearest > 0.04]
 (
-    p9.ggplot(lonely, p9.aes("neighbour_distance", "probability"))
+    p9.ggplot(isolated, p9.aes("neighbour_distance", "probability"))
     + p9.geom_vline(xintercept=by_rule.threshold, linetype="dashed", color=GREY)
     + p9.geom_point(p9.aes(shape="flagged", color="flagged"), size=2.6)
     + p9.scale_color_manual({False: GREY, True: RED}, name="flagged by\nthe median")

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 3. The simulated study: can one lonely record be hidden, and at what price?
+# # 3. The simulated study: can one isolated record be hidden, and at what price?
 #
 # Section 4 of Quick, Holan and Wikle (2018), "the paper" below. A town of simulated incomes has
 # one person who lives far from everybody else, on a low income. We fit the model with and without

@@ -206,7 +206,7 @@ print(comparison.fillna("not printed").to_string())
 # ## Why some differ
 #
 # **Partial sill and nugget.** Compare the two columns of ours: with 214 homes the prior of the
-# variances still speaks. The half-normal lets both be small; the inverse gamma holds them up. The
+# variances still matters. The half-normal lets both be small; the inverse gamma holds them up. The
 # paper's values lie nearer to the second. It does not print its priors.
 #
 # **46.2% within ten per cent** cannot come from the paper's own nugget, whatever the rest of the

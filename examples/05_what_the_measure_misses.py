@@ -3,7 +3,7 @@
 #
 # The paper counts the copies that come near the truth, one copy at a time. But a release
 # is all its copies, and somebody who wants one value may know the neighbours' already.
-# Here he attacks San Francisco's one-bedroom homes under every protection, and an analyst
+# Here an intruder attacks San Francisco's one-bedroom homes under every protection, and an analyst
 # runs the regression of the paper on the same copies.
 #
 # The sales are public. With real data every table and picture on this page belongs on the
@@ -75,11 +75,11 @@ print(pd.DataFrame(rows).T.to_string(header=False))
 # For the homes that nobody protects, the mean of all copies is a better guess than a single
 # copy. A count of single copies does not see that: on average its share is the same for any L.
 #
-# ## Somebody who knows all others
+# ## An intruder who knows all others
 #
-# A mean is not the best he can do. Suppose he knows the price of every other home, all
-# places and covariates, the model and its covariance parameters, and sees the whole release.
-# He does not know $\beta$: under a flat prior it is integrated out. Then his posterior of a
+# An intruder can do better than a mean. Suppose they know the price of every other home, all
+# places and covariates, the model and its covariance parameters, and see the whole release.
+# They do not know $\beta$: under a flat prior it is integrated out. Then their posterior of a
 # home's log price is normal, and its sd is known exactly:
 #
 # $$ \mathrm{sd}_i = \Big( P_{ii} + \sum_{l=1}^{L} h_i' V_s^{-1} h_i \Big)^{-1/2} . $$
@@ -88,13 +88,14 @@ print(pd.DataFrame(rows).T.to_string(header=False))
 # expected copy by the home's own log price; its own entry $h_{ii}$ is the **exposure**.
 # $V_s$ is the covariance of a copy. An sd of 0.1 is about ten per cent of a price.
 #
-# That $\beta$ is unknown matters. Under `paper` a fully smoothed home speaks through it alone:
-# given $\beta$ too, its $h_i$ is 0, and no number of copies would tell anything.
+# That $\beta$ is unknown matters. Under `paper` a fully smoothed home affects the copies through it
+# alone: given $\beta$ too, its $h_i$ is 0, and no number of copies would reveal anything.
 #
 # The covariance parameters are not one value but posterior draws: the printed sds average the
-# information over them. And they were estimated from data that hold this home, so they speak
-# too. `known`: he knows those behind each copy. `fixed`: they tell him nothing. The truth is
-# between the two on average. `ds.assess` works both out, for every record, before and after.
+# information over them. And they were estimated from data that hold this home, so they carry
+# information too. `known`: the intruder knows those behind each copy. `fixed`: the draws are of
+# no use to the intruder. The truth is between the two on average. `ds.assess` computes both, for
+# every record, before and after.
 
 # %%
 found = {
@@ -110,8 +111,8 @@ print(found["paper"])
 plot_release_size(found["paper"])
 
 # %% [markdown]
-# On the left, the seven. `paper` leaves him much less where he knows the variances than where
-# he does not. On the right, the others, whom every copy gives away a little more.
+# On the left, the seven. Under `paper` the intruder's sd is much smaller if they know the
+# variances. On the right, the others: every further copy reveals a little more of them.
 #
 # ## The protections compared
 #
@@ -236,9 +237,11 @@ curves["panel"] = pd.Categorical(curves["panel"], [panel for panel, _, _ in PANE
 # %%
 home = int(np.argmin(np.where(seven, found["plug"].after.sd(variances="fixed"), np.inf)))
 for name in releases:
-    told = found[name].after
-    fixed, known = (told.sd(variances=bound)[home] for bound in ("fixed", "known"))
-    print(f"{name}: exposure {told.exposure[home]:.3f}, sd {fixed:.3f} fixed, {known:.3f} known")
+    attacked = found[name].after
+    fixed, known = (attacked.sd(variances=bound)[home] for bound in ("fixed", "known"))
+    print(
+        f"{name}: exposure {attacked.exposure[home]:.3f}, sd {fixed:.3f} fixed, {known:.3f} known"
+    )
 
 # %% [markdown]
 # ## Whose risk rose?
@@ -302,8 +305,8 @@ print(textwrap.fill(str(continuous_effect(smooth)), 95))
 outlier = int(np.argmax(weights.nearest))
 left = {}
 for name, fit in (("none", first), ("continuous", smooth), ("flagged, paper", flagged)):
-    told = attack(fit, copies=COPIES, against=first, draws=10 if QUICK else 40, progress=False)
-    left[name] = {bound: told.sd(variances=bound) for bound in ("fixed", "known")}
+    attacked = attack(fit, copies=COPIES, against=first, draws=10 if QUICK else 40, progress=False)
+    left[name] = {bound: attacked.sd(variances=bound) for bound in ("fixed", "known")}
     fixed, known = (sd[outlier] for sd in left[name].values())
     print(f"{name}: outlier left with {fixed:.3f} fixed, {known:.3f} known, {COPIES} copies")
 for name in ("continuous", "flagged, paper"):
@@ -316,9 +319,9 @@ for bound in ("fixed", "known"):
 # %% [markdown]
 # The fault: every record with no other at its own place is smoothed, those in a crowd too. The
 # second fit makes up for it with a larger partial sill, and that undoes the smoothing
-# where it was needed. At the outlier the intruder is left with about what he has without
-# protection. Flags leave him more: by far where the variances tell him nothing, by much less
-# where he knows them, for the nugget of `paper` gives the outlier away.
+# where it was needed. At the outlier the intruder's sd is about the same as without
+# protection. With flags it is larger: far larger if the variances are of no use to the intruder,
+# much less so if they know the variances, because the nugget of `paper` reveals the outlier.
 #
 # And at San Francisco's seven homes, the smallest sd left:
 
@@ -326,8 +329,8 @@ for bound in ("fixed", "known"):
 weights, gamma = continuous_weights(free)
 smooth = ds.fit(problem, weights=weights, gamma=gamma, start=free, seed=21, progress=False)
 for name, fit in (("none", free), ("continuous", smooth)):
-    told = attack(fit, copies=COPIES, against=free, draws=DRAWS or 100, progress=False)
-    fixed, known = (told.sd(variances=bound)[seven].min() for bound in ("fixed", "known"))
+    attacked = attack(fit, copies=COPIES, against=free, draws=DRAWS or 100, progress=False)
+    fixed, known = (attacked.sd(variances=bound)[seven].min() for bound in ("fixed", "known"))
     print(f"{name}: seven left with {fixed:.3f} fixed, {known:.3f} known, {COPIES} copies")
 
 # %% [markdown]

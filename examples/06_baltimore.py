@@ -146,10 +146,10 @@ print(kept)
 )
 
 # %% [markdown]
-# ## Copies, and what they give away
+# ## Copies, and what they reveal
 #
-# `assess` says how near the copies come to the truth one by one, and what somebody is left with who
-# knows all other prices and sees all copies: the sd of what he can't tell, on the log scale. With a
+# `assess` says how near the copies come to the truth one by one, and computes the sd, on the log
+# scale, of each price for an intruder who knows all other prices and sees all copies. With a
 # floor it says how many copies would leave everybody that much.
 
 # %%

@@ -11,8 +11,7 @@
 # Both change with every draw of the sampler. The paper leaves open whether that converges
 # and what it does to the records. We fit it beside the two-stage way of
 # [example 2](02_differential_smoothing.ipynb), look at who is smoothed, and measure what an
-# intruder
-# learns of the lonely and of the others.
+# intruder learns about the isolated records and about the others.
 
 # %%
 import os
@@ -123,8 +122,8 @@ rows = {}
 for name, fit in fits.items():
     release = ds.synthesise(fit, DRAWN, seed=9, accept_few_draws=True, progress=False)
     near = np.abs(release.values / problem.original() - 1.0) <= 0.10
-    told = attack(release, copies=COPIES, against=free, draws=DRAWS, progress=False)
-    sd = told.sd(variances="known")
+    found = attack(release, copies=COPIES, against=free, draws=DRAWS, progress=False)
+    sd = found.sd(variances="known")
     rows[name] = {
         "share, alone": near[:, alone].mean(),
         "share, others": near[:, ~alone].mean(),
@@ -139,14 +138,15 @@ print(table.round(3).to_string())
 # Three things to see.
 #
 # - **The paper's suggestion blurs the whole map.** The copies of those who were safe among
-#   neighbours leave the truth as those of the lonely do, since both carry the larger nugget. The
-#   intruder is left with more about everybody: noise protects. It is also what an analyst gets.
-# - **The lonely get no special treatment.** Given the variances, a record far from all others keeps
-#   half of its own deviation (alpha = 1/2), so its copies are near the truth more often than with
-#   flags. A smaller alpha smooths further, and inflates the nugget further.
+#   neighbours leave the truth as those of the isolated records do, since both carry the larger
+#   nugget. The intruder's sd is larger for everybody: noise protects. The analyst gets that
+#   noise too.
+# - **The isolated records get no special treatment.** Given the variances, a record far from all
+#   others keeps half of its own deviation (alpha = 1/2), so its copies are near the truth
+#   more often than with flags. A smaller alpha smooths further, and inflates the nugget further.
 # - **The step protects hardly anybody.** Where the flag follows phi, the posterior moves phi until
-#   the lonely are hardly smoothed: the data fit better so. The two-stage way holds phi, and this is
-#   why it should.
+#   the isolated records are hardly smoothed: the data fit better so. The two-stage way holds phi,
+#   and this is why it should.
 
 # %% [markdown]
 # ## Exercises

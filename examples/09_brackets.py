@@ -5,7 +5,7 @@
 # matters, section 6 of Quick, Holan and Wikle (2018) suggests to keep each home's price bracket:
 # copies are drawn from a normal that is cut to the bracket. The price is that everybody learns the
 # bracket of every home. We keep "below a million" and "a million or more" in the San Francisco
-# sales, count, and measure what is given away.
+# sales, count, and measure what is revealed.
 
 # %%
 import os
@@ -108,8 +108,8 @@ print(f"its copies without brackets are a million or more in {100 * share[home]:
 # %% [markdown]
 # ## What it costs
 #
-# Share of copies within ten per cent of the truth, with and without brackets, and what somebody who
-# knows all other homes does not know of the log price: before he learns the bracket, and after.
+# Share of copies within ten per cent of the truth, with and without brackets, and the sd of the
+# log price for an intruder who knows all other homes, before and after they learn the bracket.
 
 # %%
 cost = bracket_cost(bracketed)
@@ -153,7 +153,7 @@ analysis = ds.utility(bracketed)
 print(analysis.table.round(3).to_string(index=False))
 
 # %% [markdown]
-# The release tells the public what it gave away. This is the last part of its README:
+# The release tells the public what it revealed. This is the last part of its README:
 
 # %%
 print(kept.public_note)

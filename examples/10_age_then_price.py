@@ -32,7 +32,7 @@ print(f"{len(homes)} homes; ages from {homes['age'].min()} to {homes['age'].max(
 print(f"median age {homes['age'].median():.1f}, mean {homes['age'].mean():.1f} years")
 
 # %% [markdown]
-# The year in which a home was built would give its age away, so that column leaves the table.
+# The year in which a home was built would reveal its age, so that column leaves the table.
 #
 # ## First the age
 #

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 11. Studios, one and two bedrooms: what do homes of one kind tell of another?
+# # 11. Studios, one and two bedrooms: what do homes of one kind say about another?
 #
 # Section 6 of Quick, Holan and Wikle (2018) names a model for homes of several sizes: each number
 # of bedrooms has a regression, a nugget and a spatial effect of its own, and the effects of one
@@ -58,7 +58,7 @@ print("by bedrooms:", flats["bedrooms"].value_counts().sort_index().to_dict())
 
 # %% [markdown]
 # Here the rare kind is the studio. A group so small learns its nugget and much of its regression
-# from the prior; the fit says so in its notes where a coefficient can't be told at all.
+# from the prior; the fit says so in its notes where a coefficient can't be estimated at all.
 
 # %%
 free = fit_multivariate(problem, "bedrooms", seed=1, progress=False, **SAMPLER)

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 from calibration import FAMILY_ALPHA, THINNED, Uniformity, in_parallel, uniformity
 from numpy.typing import NDArray
-from parity.cases import fit_with
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
@@ -26,6 +25,7 @@ from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.brackets.truncation import truncated_normal
 from dsstan.models.posterior import spread_draws
 from dsstan.models.result import Fit
+from factory import fit_from
 
 Floats = NDArray[np.float64]
 
@@ -178,7 +178,7 @@ def known_fit(problem: ds.Problem) -> BracketedFit:
         "tau_sq": np.full((1, 1), TRUE["tau_sq"]),
         "phi": np.full((1, 1), PHI),
     }
-    gaussian = fit_with(problem, draws, notes=(), cov_model="exponential")
+    gaussian = fit_from(problem, draws)
     own = {each.name: getattr(gaussian, each.name) for each in fields(Fit)}
     return BracketedFit(**own, brackets=find_brackets(problem, CUTS), gaussian=gaussian)
 

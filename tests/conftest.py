@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,9 @@ from dsstan.table.problem import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRE_ALL = os.environ.get("DSSTAN_REQUIRE_ALL") == "1"
+NIGHTLY = os.environ.get("DSSTAN_NIGHTLY") == "1"
+
+T = TypeVar("T")
 
 sys.path.insert(0, str(ROOT / "tests"))
 # Tests of one room borrow helpers from those of another.
@@ -74,11 +79,26 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the built pages first: they then fall to one worker, and none waits for another.
+    """Leave what is marked nightly to the night, and put what builds or compiles first.
 
-    Workers begin with one half of the list each and take from one another's end.
+    Workers begin with one half of the list each and take from one another's end. So one worker
+    builds the pages and compiles the programs, and none waits for another.
     """
-    items.sort(key=lambda item: "built" not in getattr(item, "fixturenames", ()))
+    for item in items:
+        mark = item.get_closest_marker("nightly")
+        if mark is not None and not NIGHTLY:
+            item.add_marker(pytest.mark.skip(reason=f"make nightly: {mark.args[0]}"))
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    """0 for tests of the pages, 1 for those that compile, 2 for the rest."""
+    wanted = getattr(item, "fixturenames", ())
+    given = getattr(item, "callspec", None)
+    compiles = "cmdstan_home" in wanted or (
+        given is not None and "cmdstan" in map(str, given.params.values())
+    )
+    return 0 if "built" in wanted else 1 if compiles else 2
 
 
 @pytest.fixture(scope="session")
@@ -124,10 +144,26 @@ def cmdstan_home() -> Iterator[Path]:
 
 @pytest.fixture(params=["embedded", "cmdstan"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Each engine in turn."""
+    """Each engine in turn, for log densities and for what costs no long run."""
+    return _engine(request)
+
+
+@pytest.fixture(
+    params=[
+        "embedded",
+        pytest.param("cmdstan", marks=pytest.mark.nightly("statistics on the second engine")),
+    ]
+)
+def sampling_engine(request: pytest.FixtureRequest) -> str:
+    """The embedded engine, at night each in turn, for statistics of long runs."""
+    return _engine(request)
+
+
+def _engine(request: pytest.FixtureRequest) -> str:
+    """The engine that is asked for, if it is here."""
     if request.param == "cmdstan":
         request.getfixturevalue("cmdstan_home")
-    elif ds.fit.__module__ and _no_stanli():
+    elif _no_stanli():
         leave_out("stanli is missing")
     return str(request.param)
 
@@ -171,39 +207,63 @@ def tiny() -> Problem:
     return ds.prepare(table, "log(value) ~ x", coords=("east", "north"), name="tiny")
 
 
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """The folder that all workers of a run have in common."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[], T]) -> T:
+    """The result of ``make``, computed by the first worker that needs it and read by the others."""
+    file = shared_folder(factory) / f"{name}.pickle"
+    with FileLock(f"{file}.lock"):
+        if not file.exists():
+            file.write_bytes(pickle.dumps(make()))
+    found: T = pickle.loads(file.read_bytes())
+    return found
+
+
 @pytest.fixture(scope="session")
-def free(small: Problem) -> Fit:
+def free(small: Problem, tmp_path_factory: pytest.TempPathFactory) -> Fit:
     """An unrestricted fit of the small table."""
-    return ds.fit(small, seed=11, engine="embedded", progress=False)
+    fit = once(
+        tmp_path_factory,
+        "free",
+        lambda: ds.fit(small, seed=11, engine="embedded", progress=False),
+    )
+    return replace(fit, problem=small)  # the very object, which a start must share
 
 
 @pytest.fixture(scope="session")
-def kept(small: Problem, free: Fit) -> Fit:
+def kept(small: Problem, free: Fit, tmp_path_factory: pytest.TempPathFactory) -> Fit:
     """A restricted fit of it, the isolated records flagged, protection paper."""
     weights = ds.flag_isolated(free, distance=0.15)
     assert weights.n_flagged >= 1
-    return ds.fit(small, weights=weights, start=free, seed=12, engine="embedded", progress=False)
+    asked = {"weights": weights, "start": free, "seed": 12}
+    fit = once(
+        tmp_path_factory,
+        "kept",
+        lambda: ds.fit(small, **asked, engine="embedded", progress=False),
+    )
+    return replace(fit, problem=small, start=free)
 
 
 @pytest.fixture(scope="module", params=["paper", "preserving", "cut"])
-def protected(request: pytest.FixtureRequest, small: Problem, kept: Fit) -> dict[float, Fit]:
+def protected(
+    request: pytest.FixtureRequest,
+    small: Problem,
+    kept: Fit,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[float, Fit]:
     """Short fits by gamma, one set for each protection, the decay held."""
-    return {
-        gamma: ds.fit(
-            small,
-            weights=kept.weights,
-            gamma=gamma,
-            protection=request.param,
-            phi=4.0,
-            seed=3,
-            chains=2,
-            warmup=200,
-            samples=200,
-            engine="embedded",
-            progress=False,
-        )
-        for gamma in (0.0, 3.0, np.inf)
-    }
+    asked = {"weights": kept.weights, "protection": request.param, "phi": 4.0, "seed": 3}
+    short = {"chains": 2, "warmup": 200, "samples": 200, "engine": "embedded", "progress": False}
+    found = once(
+        tmp_path_factory,
+        f"protected-{request.param}",
+        lambda: {g: ds.fit(small, gamma=g, **asked, **short) for g in (0.0, 3.0, np.inf)},
+    )
+    return {gamma: replace(fit, problem=small) for gamma, fit in found.items()}
 
 
 def scalars(fit: Fit) -> dict[str, Any]:
@@ -220,10 +280,11 @@ def tidy_environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory, san_francisco) -> Path:
-    """The HTML pages, built once for all workers, every warning an error."""
-    base = tmp_path_factory.getbasetemp()
-    # Each worker of a parallel run has a folder of its own, in one that they share.
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dsstan-docs"
+    """The HTML pages, built once for all workers, every warning an error; at night executed."""
+    shared = shared_folder(tmp_path_factory) / "dsstan-docs"
+    # A page that was not executed has no kernel to say which language its cells are in.
+    unexecuted = ["-D", "nb_execution_mode=off", "-D", "suppress_warnings=myst-nb.lexer"]
+    mode = [] if NIGHTLY else unexecuted
     with FileLock(f"{shared}.lock"):
         if not (shared / "done").exists():
             tree = shared / "tree"
@@ -233,7 +294,7 @@ def built(tmp_path_factory, san_francisco) -> Path:
             for path in ROOT.glob("*.md"):
                 shutil.copy(path, tree)
             done = subprocess.run(
-                ["sphinx-build", "-W", "--keep-going", "-q", tree / "docs", shared / "html"],
+                ["sphinx-build", "-W", "--keep-going", "-q", *mode, tree / "docs", shared / "html"],
                 env=tidy_environment(),
                 capture_output=True,
                 text=True,
@@ -247,14 +308,29 @@ def built(tmp_path_factory, san_francisco) -> Path:
 
 
 @pytest.fixture(scope="session")
-def printed(built: Path) -> Callable[[str], str]:
-    """What a teaching example prints in quick mode, read off its page; it must warn of nothing."""
+def printed(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """What a teaching example prints in quick mode; it must warn of nothing.
+
+    Read off its page at night, when the pages are executed; by day the script is run.
+    """
     seen: dict[str, str] = {}
 
     def of(script: str) -> str:
-        if script not in seen:
+        if script not in seen and not NIGHTLY:
+            done = subprocess.run(
+                [sys.executable, str(ROOT / "examples" / script)],
+                env=tidy_environment(),
+                cwd=request.getfixturevalue("tmp_path_factory").mktemp("example"),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+            seen[script] = done.stdout
+        elif script not in seen:
             from bs4 import BeautifulSoup
 
+            built = request.getfixturevalue("built")
             page = built / "teach" / f"{Path(script).stem}.html"
             outputs = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
             assert outputs.select("div.cell_output div.stderr") == []

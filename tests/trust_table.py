@@ -21,7 +21,7 @@ from test_formula import REFUSED
 from test_fuzz import CASES
 from test_reading import BAD_JOBS, JOB
 
-from dsstan.cli.app import synthesise
+from dsstan.cli.command_line import synthesise
 from dsstan.cli.job import read_job
 from dsstan.core.errors import DsstanError
 from dsstan.table.formula import parse
@@ -120,14 +120,14 @@ def write_table(folder: Path) -> None:
             "",
             f"A whole release with N = {memory['records']} records and {memory['copies']} copies, "
             f"both fits, disclosure and writing included: peak {memory['peak_mib']:.0f} MiB of the "
-            "larger of the two processes (embedded engine). `DSSTAN_SLOW=1 pytest "
+            "larger of the two processes (embedded engine). `DSSTAN_NIGHTLY=1 pytest "
             "tests/project/test_memory.py` measures it again and holds it to 20%.",
             "",
         ]
     lines += ["## Bad input", "", *bad_input(folder), "", "## Generated input", ""]
     lines += [
         f"`tests/project/test_fuzz.py` generates {sum(CASES.values()):,} cases in each run of the "
-        f"suite and {10 * sum(CASES.values()):,} with `DSSTAN_FUZZ=nightly`: "
+        f"suite and {10 * sum(CASES.values()):,} with `DSSTAN_NIGHTLY=1`: "
         + ", ".join(f"{name} {count}" for name, count in CASES.items())
         + ". Each must end in a dsstan error or a valid result.",
         "",

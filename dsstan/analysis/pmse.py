@@ -1,4 +1,4 @@
-"""Can the copies be told from the original? The propensity score's mean squared error."""
+"""Can a model distinguish copies from the original? The propensity score's mean squared error."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _STEPS = 60
 
 @dataclass(frozen=True, eq=False)
 class Pmse:
-    """How well a classifier tells the copies from the original, and against what.
+    """How well a classifier separates the copies from the original, and its reference values.
 
     Attributes
     ----------
     value
-        pMSE: the mean over copies of mean (p_hat - 1/2)^2; 0 if nothing tells
-        them apart, 1/4 if everything does.
+        pMSE: the mean over copies of mean (p_hat - 1/2)^2; 0 if nothing separates
+        them, 1/4 if everything does.
     null
         The same between two copies, mean over all pairs.
     ratio
@@ -236,7 +236,7 @@ def classifier_columns(e: Floats, base: Floats) -> Floats:
 
 
 def propensity_mse(first: Floats, second: Floats) -> float:
-    """Mean (p_hat - 1/2)^2, p_hat of a logistic regression that tells two tables apart.
+    """Mean (p_hat - 1/2)^2, p_hat of a logistic regression that separates two tables.
 
     Parameters
     ----------

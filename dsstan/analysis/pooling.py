@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.utility import LEVEL, Utility, combine
@@ -162,6 +162,8 @@ def combine_many(
         raise InputError(f"null needs one finite value a term, shape ({p},)")
     u_bar = u.mean(axis=0)
     _check_covariance(u_bar, "the mean covariance")
+    from scipy import stats  # half a second to import
+
     statistic, r, df2 = (float(v) for v in joint_statistic(q, u, q0))
     deviation = q - q[0]  # exactly 0 where all copies agree
     between = np.atleast_2d(np.cov(deviation, rowvar=False))
@@ -302,7 +304,7 @@ def pool(
     if any(len(tables) < 2 for tables in groups.values()):
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
-            "copies can't be told"
+            "copies can't be estimated"
         )
     label = name or str(getattr(estimator, "__name__", type(estimator).__name__))
     rows: list[dict[str, object]] = []
@@ -311,7 +313,7 @@ def pool(
     names = None if terms is None else tuple(terms)
     if first is not None:
         q, u, names = _apply(estimator, first, "the original", names)
-        half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(np.diag(u))
+        half = stdtrit(df, 0.5 + level / 2) * np.sqrt(np.diag(u))
         reference = (q - half, q + half)
         ends = (*reference, np.full(q.size, float(df)))
         rows += _rows("original", names, q, np.diag(u), ends, reference)
@@ -370,7 +372,7 @@ def _apply(
         names = tuple(str(term) for term in index)
     if q.shape != (len(names),) or u.shape != (len(names), len(names)):
         raise InputError(
-            f"on {where} the estimator gave shapes {q.shape} and {u.shape}; needed are "
+            f"on {where} the estimator gave shapes {q.shape} and {u.shape}; it must give "
             f"({len(names)},) and ({len(names)}, {len(names)})"
         )
     if not (np.all(np.isfinite(q)) and np.all(np.isfinite(u)) and np.all(np.diag(u) >= 0)):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
@@ -123,7 +122,7 @@ def maximum_likelihood(
     if _leans(found, ranges):
         warnings.warn(
             "the likelihood is largest at an end of the range of phi or tau_sq / sigma_sq: "
-            "these data don't tell the covariance parameters apart",
+            "these data don't identify the covariance parameters",
             DsstanWarning,
             stacklevel=2,
         )
@@ -180,6 +179,8 @@ def _maximise(
     axes = np.linspace(a, b, 12), np.linspace(c, d, 18)
     heights = np.array([[loss(np.array([u, v])) for v in axes[1]] for u in axes[0]])
     # The likelihood may have two hills, one without space: climb each from its lattice point.
+    from scipy.ndimage import minimum_filter  # slow to import
+
     hills = np.argwhere(heights == minimum_filter(heights, size=3, mode="nearest"))
     climbed = [
         minimize(

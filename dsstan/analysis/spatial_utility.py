@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from dsstan.analysis.pooling import SMOOTHING_BIAS, PooledAnalysis, pool
 from dsstan.analysis.spatial_estimators import (
@@ -188,7 +188,7 @@ def conley_regression(
     """The problem's least squares with Conley's covariance on each copy, combined.
 
     See :func:`conley` for the cutoff and :func:`spatial_regression` for the rest.
-    With few records inside the cutoff these intervals too cover less than they say,
+    With few records inside the cutoff these intervals too cover less than their level,
     if more than those of plain least squares.
     """
     require_one_column(release)
@@ -381,7 +381,7 @@ def recover_parameters(
     if release.copies < 2:
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
-            "copies can't be told"
+            "copies can't be estimated"
         )
     rows, ranges = [], (decay_bounds(data.d_max, data.cov_model), R_BOUNDS)
     for source, responses in data.responses.items():
@@ -398,7 +398,7 @@ def recover_parameters(
         if blind:
             low, high = np.full(3, -np.inf), np.full(3, np.inf)
         elif len(q) == 1:
-            half = norm.ppf(0.5 + level / 2) * np.sqrt(u[0])
+            half = ndtri(0.5 + level / 2) * np.sqrt(u[0])
             low, high = centre - half, centre + half
         else:
             pooled = combine(q, u, level=level)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning, InputError
@@ -93,7 +93,7 @@ def combine(
     if copies < 2:
         raise InputError(
             "the combining rule needs at least two copies: from one, the variance between "
-            "copies can't be told"
+            "copies can't be estimated"
         )
     if not (np.all(np.isfinite(q)) and np.all(np.isfinite(u)) and np.all(u >= 0)):
         raise InputError("estimates must be finite, and variances finite and not negative")
@@ -106,7 +106,7 @@ def combine(
     b = (q - q[0]).var(axis=0, ddof=1)  # exactly 0 where all copies agree
     if copies == 2 and np.any(b > u_bar):
         warnings.warn(
-            "two copies whose estimates vary much: the intervals cover less than they say; "
+            "two copies whose estimates vary much: the intervals cover less than their level; "
             "release more copies",
             DsstanWarning,
             stacklevel=2,
@@ -114,7 +114,7 @@ def combine(
     variance = u_bar + b / copies
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         df = (copies - 1) * (1.0 + copies * u_bar / np.where(b > 0, b, 0.0)) ** 2
-    half = stats.t.ppf(0.5 + level / 2, np.where(b > 0, df, np.inf)) * np.sqrt(variance)
+    half = stdtrit(np.where(b > 0, df, np.inf), 0.5 + level / 2) * np.sqrt(variance)
     df = np.where(b > 0, df, np.inf)
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
 
@@ -171,7 +171,7 @@ def combine_nested(q: Floats, u: Floats, *, level: float = LEVEL) -> Pooled:
         df = np.where(variance < least, M * (R - 1) * (1.0 + M * u_bar / w) ** 2, df)
     df = np.where((b == 0) & (w == 0), np.inf, np.maximum(df, M - 1.0))
     variance = np.maximum(variance, least)
-    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(variance)
+    half = stdtrit(df, 0.5 + level / 2) * np.sqrt(variance)
     q_bar = means.mean(axis=0)
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
 
@@ -190,7 +190,7 @@ def least_squares(X: Floats, y: Floats, *, level: float = LEVEL) -> Pooled:
     """Ordinary least squares with intervals, of one data set."""
     coef, u = ols(X, y)
     df = np.full(coef.size, float(len(y) - coef.size))
-    half = stats.t.ppf(0.5 + level / 2, df) * np.sqrt(u)
+    half = stdtrit(df, 0.5 + level / 2) * np.sqrt(u)
     return Pooled(coef, u, df, coef - half, coef + half)
 
 

@@ -5,19 +5,28 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from importlib.metadata import version
 
 from dsstan._version import __version__
-from dsstan.core.errors import DsstanError
+from dsstan.core.errors import DsstanError, InputError
+from dsstan.core.optional import place_of
 from dsstan.engines import CmdStanEngine, EmbeddedEngine
 from dsstan.engines.cmdstan import program_cache
 from dsstan.engines.programs import PROGRAMS, Program
 from dsstan.table.datasets import san_francisco_source
 
+OPTIONAL = (
+    ("libpysal", "examples", "the Baltimore example"),
+    ("rdata", "examples", "the San Francisco example"),
+    ("geopandas", "geo", "tables with points"),
+    ("distributed", "distributed", "worker processes"),
+    ("arviz", "arviz", "posteriors for ArviZ"),
+)
+"""Libraries that only some users need, the extra that installs each, and what it is for."""
+
 
 @dataclass(frozen=True)
-class Finding:
+class MachineCheck:
     """One thing looked for.
 
     Attributes
@@ -38,11 +47,15 @@ class Finding:
     needed_for: str
 
 
-def examine() -> list[Finding]:
+Finding = MachineCheck
+"""Old name of :class:`MachineCheck`."""
+
+
+def examine() -> list[MachineCheck]:
     """Look for everything the package can use."""
-    findings = [
-        Finding("dsstan", True, __version__, "everything"),
-        Finding("python", True, sys.version.split()[0], "everything"),
+    checks = [
+        MachineCheck("dsstan", True, __version__, "everything"),
+        MachineCheck("python", True, sys.version.split()[0], "everything"),
     ]
     for kind, purpose in (
         (EmbeddedEngine, "fits without a compiler"),
@@ -50,7 +63,7 @@ def examine() -> list[Finding]:
     ):
         missing = kind.missing()
         detail = kind().version if missing is None else missing
-        findings.append(Finding(f"engine {kind.name}", missing is None, detail, purpose))
+        checks.append(MachineCheck(f"engine {kind.name}", missing is None, detail, purpose))
     for tool, package, purpose in (
         ("g++", "g++", "compiling under CmdStan"),
         ("make", "make", "compiling under CmdStan"),
@@ -58,39 +71,39 @@ def examine() -> list[Finding]:
         ("jags", "jags", "the parity tests"),
     ):
         place = shutil.which(tool)
-        findings.append(
-            Finding(tool, place is not None, place or f"apt-get install {package}", purpose)
+        checks.append(
+            MachineCheck(tool, place is not None, place or f"apt-get install {package}", purpose)
         )
-    findings.append(_programs())
-    findings.append(_libpysal())
+    checks.append(_programs())
+    checks += [_library(*optional) for optional in OPTIONAL]
     source = san_francisco_source()
-    findings.append(
-        Finding(
+    checks.append(
+        MachineCheck(
             "San Francisco file",
             source is not None,
             source or "set DSSTAN_DATA to the folder that holds it, or let it be downloaded",
             "the San Francisco example",
         )
     )
-    findings.append(Finding("program cache", True, str(program_cache()), "compiled programs"))
-    return findings
+    checks.append(MachineCheck("program cache", True, str(program_cache()), "compiled programs"))
+    return checks
 
 
-def _programs() -> Finding:
+def _programs() -> MachineCheck:
     """The Stan programs of this installation."""
     try:
         for name in PROGRAMS:
             Program(name).fingerprint  # noqa: B018
         where = str(Program(PROGRAMS[0]).folder)
-        return Finding("Stan programs", True, where, "every fit")
+        return MachineCheck("Stan programs", True, where, "every fit")
     except (DsstanError, OSError) as error:
-        return Finding("Stan programs", False, str(error), "every fit")
+        return MachineCheck("Stan programs", False, str(error), "every fit")
 
 
-def _libpysal() -> Finding:
-    """The package that carries the Baltimore sales."""
+def _library(package: str, extra: str, purpose: str) -> MachineCheck:
+    """A library that only some users need."""
     try:
-        there, detail = find_spec("libpysal") is not None, version("libpysal")
-    except PackageNotFoundError:
-        there, detail = False, 'pip install "dsstan[examples]"'
-    return Finding("libpysal", there, detail, "the Baltimore example")
+        place_of(package, extra)
+    except InputError as missing:
+        return MachineCheck(package, False, str(missing), purpose)
+    return MachineCheck(package, True, version(package), purpose)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +18,18 @@ from dsstan.cli.screens import out, say
 from dsstan.cli.session import document, emit
 from dsstan.comparison.frontier import check_comparison
 from dsstan.comparison.scores import grid_of
-from dsstan.copies.imputation import check_imputations
-from dsstan.copies.protect import check_choices
+from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.protect import prepare_release
 from dsstan.copies.published import check_public
 from dsstan.core.errors import DsstanError, DsstanWarning, InputError
 from dsstan.core.progress import phase
-from dsstan.core.seeds import root_seed
 from dsstan.covariance.approximations import choose_covariance
-from dsstan.engines import SamplerSettings, get_engine
+from dsstan.covariance.protection import protection_of
+from dsstan.engines import get_engine
 from dsstan.models.arguments import check_cut, program_of
 from dsstan.models.priors import Priors
 from dsstan.models.weights import neighbour_distances
-from dsstan.table.order_leaks import check_order
-from dsstan.table.parquet import prepare_parquet
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.problem import Problem
 
 __all__ = ["METHOD", "Plan", "plan_comparison", "plan_release"]
 
@@ -97,69 +97,47 @@ def _time(seconds: float) -> str:
 
 
 def plan_release(
-    table: Any, formula: str, settings: dict[str, Any], *, floor: float | None, target: Path
+    table: Any, formula: str, options: ReleaseOptions, *, floor: float | None, target: Path
 ) -> Plan:
     """Check what :func:`dsstan.protect` would, and say what a release would be.
 
     Parameters
     ----------
-    table, formula, settings
-        As :func:`dsstan.protect` takes them.
+    table, formula, options
+        As :func:`dsstan.copies.protect.make_release` takes them.
     floor, target
         As asked for; checked by the caller.
 
     Raises
     ------
     DsstanError
-        The same as the run itself would raise before it samples, and for columns that give the
-        response away.
+        The same as the run itself would raise before it samples, and for columns that reveal the
+        response.
     """
-    names = ("threshold", "correlation", "gamma", "protection", "copies", "rounding", "cov_model")
-    settings = {"cov_model": "exponential", "covariance": "auto", **settings}
-    check_choices(*(settings[name] for name in names))
-    choose_covariance(settings["covariance"], 0)
-    root_seed(settings["seed"])
-    sampler = _sampler(settings)
     begin = time.perf_counter()
-    problem = _prepared(table, formula, settings)
-    covariance = choose_covariance(settings["covariance"], int(problem.observed.sum()))
-    check_order(problem)
+    problem = prepare_release(table, formula, options)
     seconds = time.perf_counter() - begin
-    most = sampler.chains * sampler.samples
-    if settings["copies"] > most:
+    most = options.chains * options.samples
+    if options.copies > most:
         raise InputError(
-            f"{settings['copies']} copies need as many posterior draws; there will be {most}"
+            f"{options.copies} copies need as many posterior draws; there will be {most}"
         )
-    flagged = _flagged(problem, settings)
-    what = {
-        **_data(problem),
-        "cov_model": settings.get("cov_model", "exponential"),
-        "covariance": covariance.name,
-        "protection": settings["protection"],
-        "gamma": settings["gamma"] if math.isfinite(settings["gamma"]) else "infinity",
+    flagged = _flagged(problem, options)
+    what = _model(problem, options) | {
+        "protection": options.protection,
+        "gamma": options.gamma if math.isfinite(options.gamma) else "infinity",
         "flagged": flagged,
-        "copies": settings["copies"],
+        "copies": options.copies,
         "floor": floor,
-        **_fits(problem, settings),
-        "sampler": f"{sampler.chains} chains of {sampler.warmup} + {sampler.samples}",
         "folder": str(target),
     }
-    rule = {
-        "distance": settings["threshold"],
-        "correlation": settings["correlation"],
-        "neighbour": settings["neighbour"],
-    }
-    restricted = {"gamma": settings["gamma"], "protection": settings["protection"]}
-    if problem.n_missing or settings.get("imputations") is not None:
-        check_imputations(problem, settings["copies"], settings["imputations"])
+    if problem.n_missing:
         what["missing"] = problem.n_missing
         return Plan(what, None, "each completed table is fitted anew, which no rehearsal measures")
-    release = None
     try:
-        with phase("rehearsal"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DsstanWarning)
-            rehearsed = rehearse(problem, rule, restricted, _common(settings))
-            estimate, release = estimate_release(rehearsed, settings["copies"], seconds)
+        with _rehearsal():
+            rehearsed = rehearse(problem, options)
+            estimate, release = estimate_release(rehearsed, options.copies, seconds)
     except DsstanError as error:
         return Plan(what, None, str(error))
     check_public(release)
@@ -167,14 +145,14 @@ def plan_release(
 
 
 def plan_comparison(
-    table: Any, formula: str, settings: dict[str, Any], grid: dict[str, Any], *, folder: Path
+    table: Any, formula: str, options: ReleaseOptions, grid: Mapping[str, Any], *, folder: Path
 ) -> Plan:
     """Check what :func:`dsstan.compare` would, and say what the grid would be.
 
     Parameters
     ----------
-    table, formula, settings
-        The table, and the arguments of ``prepare`` and of the fits.
+    table, formula, options
+        The table, and how it is prepared and fitted.
     grid
         ``distances``, ``correlations``, ``continuous``, ``gammas``, ``protections``, ``copies``,
         ``workers``.
@@ -183,102 +161,68 @@ def plan_comparison(
     """
     names = ("distances", "correlations", "continuous", "gammas", "protections")
     cells = grid_of(*(grid[name] for name in names))
-    root_seed(settings["seed"])
-    sampler = _sampler(settings)
     begin = time.perf_counter()
-    problem = _prepared(table, formula, settings)
+    problem = options.prepare(table, formula)
     seconds = time.perf_counter() - begin
     check_comparison(problem, grid["copies"], grid["workers"], None)
-    covariance = choose_covariance(settings.get("covariance", "auto"), problem.n_records)
-    what = {
-        **_data(problem),
-        "cov_model": settings.get("cov_model", "exponential"),
-        "covariance": covariance.name,
+    what = _model(problem, options) | {
         "settings": len(cells) + 1,
         "copies": list(grid["copies"]),
-        **_fits(problem, settings),
-        "sampler": f"{sampler.chains} chains of {sampler.warmup} + {sampler.samples}",
         "workers": grid["workers"],
         "folder": str(folder.absolute()),
     }
     one = cells[0]
-    rule = {} if one.rule == "continuous" else {one.rule: one.value}
-    restricted = {
-        "gamma": np.inf if one.rule == "continuous" else one.gamma,
-        "protection": one.protection,
-    }
+    first = replace(
+        options,
+        threshold=one.value if one.rule == "distance" else None,
+        correlation=one.value if one.rule == "correlation" else None,
+        gamma=np.inf if one.rule == "continuous" else one.gamma,
+        protection=one.protection,
+    )
     try:
-        with phase("rehearsal"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DsstanWarning)
-            rehearsed = rehearse(problem, rule, restricted, _common(settings))
+        with _rehearsal():
             counts = sorted(set(grid["copies"]))
-            estimate = estimate_comparison(rehearsed, len(cells), counts, seconds)
+            estimate = estimate_comparison(rehearse(problem, first), len(cells), counts, seconds)
     except DsstanError as error:
         return Plan(what, None, str(error))
     return Plan(what, estimate, None)
 
 
-def _prepared(table: Any, formula: str, settings: dict[str, Any]) -> Problem:
-    """The checked problem, its priors and its engine found."""
-    get_engine(settings["engine"])
-    keys = ("coords", "distance", "crs", "name", "missing")
-    prepared = prepare_parquet if settings.get("by_row_groups") else prepare
-    problem = prepared(table, formula, **{key: settings[key] for key in keys if key in settings})
-    usual = settings["priors"] or Priors()
-    there = problem.observed
-    usual.resolve(
-        problem.y[there],
-        problem.X[there],
-        problem.d_max,
-        cov_model=settings.get("cov_model", "exponential"),
-    )
-    return problem
+@contextmanager
+def _rehearsal() -> Iterator[None]:
+    """The phase of the rehearsal, whose warnings are not those of the run."""
+    with phase("rehearsal"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DsstanWarning)
+        yield
 
 
-def _sampler(settings: dict[str, Any]) -> SamplerSettings:
-    """The sampler's settings, checked."""
-    adapt_delta = settings.get("adapt_delta", SamplerSettings.adapt_delta)
-    return SamplerSettings(settings["chains"], settings["warmup"], settings["samples"], adapt_delta)
-
-
-def _common(settings: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of both fits."""
-    keys = (
-        "engine",
-        "priors",
-        "cov_model",
-        "covariance",
-        "chains",
-        "warmup",
-        "samples",
-        "adapt_delta",
-    )
-    return {key: settings[key] for key in keys if key in settings}
-
-
-def _flagged(problem: Problem, settings: dict[str, Any]) -> int | None:
+def _flagged(problem: Problem, options: ReleaseOptions) -> int | None:
     """How many records the rule flags, where a distance decides; else the fit must come first."""
-    nearest = neighbour_distances(problem, neighbour=settings["neighbour"])
-    if settings["threshold"] is None:
+    nearest = neighbour_distances(problem, neighbour=options.neighbour)
+    if options.threshold is None:
         return None
-    flagged = nearest >= settings["threshold"]
-    if settings["protection"] == "cut":
+    flagged = nearest >= options.threshold
+    if protection_of(options.protection).flagged_leave:
         check_cut(problem.X[~flagged], int(np.sum(~flagged)), problem)
     return int(np.sum(flagged))
 
 
-def _data(problem: Problem) -> dict[str, Any]:
-    """What the table is to the model."""
+def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
+    """What the table is to the model, and what fits it."""
+    engine = get_engine(options.engine)
+    there = problem.observed
+    (options.priors or Priors()).resolve(
+        problem.y[there], problem.X[there], problem.d_max, cov_model=options.cov_model
+    )
     return {
         "formula": problem.formula,
         "records": problem.n_records,
         "sites": problem.n_sites,
         "terms": list(problem.terms),
         "distance": f"{problem.distance}, in {problem.unit}",
+        "cov_model": options.cov_model,
+        "engine": engine.name,
+        "covariance": choose_covariance(options.covariance, int(there.sum())).name,
+        "programs": [program_of(problem, restricted=kept) for kept in (False, True)],
+        "sampler": f"{options.chains} chains of {options.warmup} + {options.samples}",
     }
-
-
-def _fits(problem: Problem, settings: dict[str, Any]) -> dict[str, Any]:
-    """Which engine and which programs."""
-    programs = [program_of(problem, restricted=kept) for kept in (False, True)]
-    return {"engine": get_engine(settings["engine"]).name, "programs": programs}

@@ -98,7 +98,7 @@ def run_command(app: typer.Typer) -> None:
 
 
 def _call(app: typer.Typer) -> None:
-    """The command itself; an interrupt is told from an exit, and a wrong option is put in JSON."""
+    """Run the command; separate an interrupt from an exit, and report a wrong option as JSON."""
     try:
         if SESSION.json:
             sys.exit(app(prog_name=NAME, standalone_mode=False) or 0)

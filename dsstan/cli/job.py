@@ -17,22 +17,20 @@ from typing import Any
 
 from dsstan.core.errors import InputError
 
-__all__ = ["OF_A_RUN", "arguments_of", "job_keys", "parsed_job", "read_job"]
+__all__ = ["arguments_of", "job_keys", "parsed_job", "read_job"]
 
 _LONGEST = 1_000_000
-_NAMES = {"out_folder": "out"}
-
-OF_A_RUN = ("dry_run", "as_json", "verbose")
-"""Parameters that say how a command runs and not what the release is; no keys of a job file."""
 
 
-def job_keys(command: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The keys a job may have, in the order of the command's parameters."""
-    return {
-        _NAMES.get(name, name): parameter
-        for name, parameter in inspect.signature(command).parameters.items()
-        if name not in OF_A_RUN
-    }
+def job_keys(command: Callable[..., Any] | inspect.Signature) -> dict[str, inspect.Parameter]:
+    """The keys a job may have, in the order of the command's options."""
+    taken = command if isinstance(command, inspect.Signature) else inspect.signature(command)
+    found = {}
+    for name, parameter in taken.parameters.items():
+        stated = typing.get_args(parameter.annotation)[-1]
+        if stated.in_job:
+            found[stated.flags[0].strip("-") if stated.flags else name] = parameter
+    return found
 
 
 def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
@@ -43,12 +41,12 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
     path
         The TOML file. Paths in it are taken from the folder it is in.
     command
-        The function behind ``dsstan synthesise``: its parameters are the keys there may be.
+        ``dsstan synthesise``, whose options are the keys there may be.
 
     Returns
     -------
     dict
-        The value of every parameter that a key stands for, those left out at their defaults.
+        The value of every parameter that has a key; a key left out has its default.
 
     Raises
     ------
@@ -60,7 +58,7 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
 
 def arguments_of(
     content: Mapping[str, Any],
-    command: Callable[..., Any],
+    command: Callable[..., Any] | inspect.Signature,
     path: Path,
     elsewhere: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -68,11 +66,7 @@ def arguments_of(
 
     ``elsewhere`` says of keys that belong to another place what to do.
     """
-    hints = typing.get_type_hints(command)
-    parameters = {
-        key: (parameter.name, hints[parameter.name], parameter.default)
-        for key, parameter in job_keys(command).items()
-    }
+    parameters = job_keys(command)
     for key in content:
         if key not in parameters and elsewhere and key in elsewhere:
             raise InputError(f"{path.name} has the key {key!r} here: {elsewhere[key]}")
@@ -80,17 +74,18 @@ def arguments_of(
             close = difflib.get_close_matches(key, parameters, n=1)
             guess = f" Did you mean {close[0]!r}?" if close else ""
             raise InputError(
-                f"{path.name} has the key {key!r}, which no option is called.{guess} The keys: "
+                f"{path.name} has the key {key!r}, which is no option.{guess} The keys: "
                 f"{', '.join(parameters)}"
             )
     arguments = {}
-    for key, (name, hint, default) in parameters.items():
+    for key, parameter in parameters.items():
         if key in content:
-            arguments[name] = _as(content[key], hint, key, path)
-        elif default is inspect.Parameter.empty:
+            kind = typing.get_args(parameter.annotation)[0]
+            arguments[parameter.name] = _as(content[key], kind, key, path)
+        elif parameter.default is inspect.Parameter.empty:
             raise InputError(f"{path.name} lacks the key {key!r}, which a job needs")
         else:
-            arguments[name] = default
+            arguments[parameter.name] = parameter.default
     return arguments
 
 
@@ -125,7 +120,7 @@ def _as(value: Any, hint: Any, key: str, path: Path) -> Any:
             return path.parent / Path(value).expanduser()
         except RuntimeError:
             raise InputError(
-                f"{key} in {path.name} begins with ~ and a user there is not"
+                f"{key} in {path.name} begins with ~ and an unknown user: give a full path"
             ) from None
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         try:

@@ -129,7 +129,7 @@ class _Display:
         self._progress.start_task(task)
         self._progress.update(
             task,
-            total=None,  # the bar pulses until the share done is told
+            total=None,  # the bar pulses until the share done is known
             completed=0.0,
             description=shown,
             mark="[cyan]>[/]",

@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from dsstan.analysis.utility import utility
 from dsstan.comparison.scores import measure
+from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
 from dsstan.core.chebyshev import chebyshev_nodes, log_position_inv
@@ -38,7 +39,6 @@ from dsstan.covariance.likelihood_surface import (
 )
 from dsstan.models.arguments import diagonal
 from dsstan.models.fit import fit
-from dsstan.models.flags import flag_isolated
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import carried_effect
 from dsstan.models.priors import Priors
@@ -63,7 +63,7 @@ CHECKS = HELD_OUT_PHI + 1
 """Values of phi at which the surface is checked, as costly as nodes; and one for the held phi."""
 
 FEW = 4
-"""Copies drawn to tell what each takes from what is done once."""
+"""Copies drawn to separate the cost of each copy from the cost that occurs once."""
 
 
 @dataclass(frozen=True)
@@ -100,37 +100,28 @@ class Rehearsal:
     kept_seconds: float
 
 
-def rehearse(
-    problem: Problem, rule: dict[str, Any], restricted: dict[str, Any], common: dict[str, Any]
-) -> Rehearsal:
-    """Run short fits and time them.
-
-    Parameters
-    ----------
-    problem
-        The prepared table.
-    rule
-        Arguments of :func:`dsstan.flag_isolated`.
-    restricted
-        gamma and protection of the restricted fit.
-    common
-        Arguments of both fits: engine, priors, sampler.
-    """
-    large = choose_covariance(common.get("covariance") or "auto", problem.n_records)
-    common = {**common, "covariance": large}
-    rows = _some_rows(problem, SMALL if not large.approximate else SMALL_OF_MANY)
+def rehearse(problem: Problem, options: ReleaseOptions) -> Rehearsal:
+    """Run short fits of the prepared table and time them."""
+    large = choose_covariance(options.covariance, problem.n_records)
+    rows = _some_rows(problem, SMALL_OF_MANY if large.approximate else SMALL)
     part = problem if rows.size == problem.n_records else _part(problem, rows)
-    iterations = common["warmup"] + common["samples"]
+    iterations = options.sampler.warmup + options.samples
 
     def short(length: tuple[int, int], **more: Any) -> Fit:
         sampler = {"warmup": length[0], "samples": length[1], "progress": False, "seed": 0}
-        return fit(part, **{**common, **sampler, **more})
+        return fit(part, covariance=large, **{**options.fitting, **sampler, **more})
 
     brief = short(SHORT)
     free = short(LONG)
     whole = _of(problem, free)
-    weights = flag_isolated(whole, **rule)
-    kept = short(LONG, start=free, weights=_rows_of(weights, rows), **restricted)
+    weights = options.flag(whole)
+    kept = short(
+        LONG,
+        start=free,
+        weights=_rows_of(weights, rows),
+        gamma=options.gamma,
+        protection=options.protection,
+    )
     each = max(0.0, free.seconds - brief.seconds) / (sum(LONG) - sum(SHORT))
     fixed = max(0.0, brief.seconds - each * sum(SHORT))
     # The restricted run starts as the unrestricted one does, but for its surface of one node.
@@ -185,13 +176,13 @@ def estimate_release(
     draws = kept.covariance.draws_by_default(kept, carried, whole.problem.n_records)
     draws = min(draws, kept.n_draws)
     attack, _ = _timed(lambda: assess(small, draws=draws, progress=False))
-    told, _ = _timed(lambda: (disclosure(few), utility(few)))
+    tables, _ = _timed(lambda: (disclosure(few), utility(few)))
     seconds = {
         "reading": seconds_before,
         "unrestricted fit": rehearsed.free_seconds,
         "restricted fit": rehearsed.kept_seconds,
         "copies": drawn,
-        "disclosure": attack * ratio + drawn + told,
+        "disclosure": attack * ratio + drawn + tables,
     }
     return Estimate(seconds, _peak_mib(few, copies)), few
 

@@ -38,7 +38,9 @@ def say(text: str, style: str | None = None) -> None:
     out.print(escape(CONTROL.sub("\ufffd", text)), style=style, soft_wrap=True)
 
 
-def show_short(release: Synthesis, found: Assessment | Disclosure, kept: Utility | None) -> None:
+def show_short(
+    release: Synthesis, found: Assessment | Disclosure, estimates: Utility | None
+) -> None:
     """One screen: may it go out, what did protection change, what is left to an analyst."""
     fit, problem = release.fit, release.problem
     say(
@@ -53,7 +55,7 @@ def show_short(release: Synthesis, found: Assessment | Disclosure, kept: Utility
         table.add_row(label, *cells)
     out.print(table)
     if not isinstance(found, Assessment):
-        say("The attacker was not reckoned: it takes one Gaussian response without gaps")
+        say("The attacker was not computed: that takes one Gaussian response without gaps")
     elif found.risen.size:
         say(f"{found.risen_remarks()[0].split(':')[0]}, in summary.json")
     if not isinstance(found, Assessment):
@@ -65,16 +67,16 @@ def show_short(release: Synthesis, found: Assessment | Disclosure, kept: Utility
             f"Floor {found.floor:g}: {found.below_floor.size} of {problem.n_records} records below "
             f"it; at most {found.largest_release} copies meet it for all"
         )
-    if kept is not None:
-        say(_utility_line(kept))
+    if estimates is not None:
+        say(_utility_line(estimates))
 
 
 def show_verdict(release: Synthesis) -> None:
     """Whether the fits may reach a release, and which conditions were not met."""
     names = ", ".join(dict.fromkeys(str(c["condition"]) for c in conditions(release, alone=True)))
     passed = all(f.verdict.passed for f in release.fits.values())
-    told = "passed, with warnings" if names else "passed"
-    said = told if passed else "FAILED, and accepted by whoever ran this"
+    outcome = "passed, with warnings" if names else "passed"
+    said = outcome if passed else "FAILED, and accepted by whoever ran this"
     colour = "yellow" if names else None
     say(f"Verdict: {said}", colour)
     for line in textwrap.wrap(f"Not met: {names}", WIDTH) if names else []:
@@ -104,7 +106,7 @@ def _share_rows(shares: Disclosure) -> list[tuple[str, list[str]]]:
 
 
 def _least_rows(found: Assessment) -> list[tuple[str, list[str]]]:
-    """Smallest sd left after L copies to one who knows the variances, by group."""
+    """Smallest sd after L copies for an intruder who knows the variances, by group."""
     table = found.table()
     mine = table[(table["copies"] == found.after.copies) & (table["variances"] == "known")]
     out = []
@@ -113,16 +115,16 @@ def _least_rows(found: Assessment) -> list[tuple[str, list[str]]]:
         cells = [
             f"{by_fit[f]:.2g}" if f in by_fit.index else "-" for f in ("unrestricted", "restricted")
         ]
-        out.append((f"Smallest sd left to one who knows all others, {group}", cells))
+        out.append((f"Smallest sd left to an intruder who knows all others, {group}", cells))
     return out
 
 
-def _utility_line(kept: Utility) -> str:
+def _utility_line(estimates: Utility) -> str:
     """How far the copies' intervals of the regression overlap those of the original."""
-    source = "restricted" if "restricted" in set(kept.table["source"]) else "unrestricted"
+    source = "restricted" if "restricted" in set(estimates.table["source"]) else "unrestricted"
     shares = []
-    for term in dict.fromkeys(kept.table["term"]):
-        ends = [kept.get(side, str(term)) for side in ("original", source)]
+    for term in dict.fromkeys(estimates.table["term"]):
+        ends = [estimates.get(side, str(term)) for side in ("original", source)]
         both = [(float(row["low"]), float(row["high"])) for row in ends]
         shares.append(float(interval_overlap(*both).truncated))
     return (
@@ -195,10 +197,10 @@ def show_shares(risks: Any) -> None:
 
 
 def show_attacker(found: Assessment) -> None:
-    """What the whole release leaves to one who knows all other records. Names none."""
+    """Sds left to an intruder who knows all other records. Names no record."""
     rows = found.table().set_index(["fit", "group", "copies", "variances"])["smallest"]
     fits = [c for c in ("unrestricted", "restricted") if c in rows.index.get_level_values("fit")]
-    table = Table("smallest sd left to one who knows all other records", *fits, box=None)
+    table = Table("smallest sd left to an intruder who knows all other records", *fits, box=None)
     groups = list(dict.fromkeys(rows.index.get_level_values("group")))
     for group in groups:
         for count in (0, *found.copies):
@@ -211,8 +213,8 @@ def show_attacker(found: Assessment) -> None:
             table.add_row(label, *cells)
     out.print(table)
     out.print(
-        f"On the modelled scale, over {found.after.draws} posterior draws; the first number where "
-        "he knows the variances behind each copy, the second where they tell him nothing"
+        f"On the modelled scale, over {found.after.draws} posterior draws; the first number if "
+        "the intruder knows the variances behind each copy, the second if they are of no use"
     )
     for remark in found.risen_remarks():
         say(f"{remark}, in summary.json")
@@ -220,13 +222,13 @@ def show_attacker(found: Assessment) -> None:
         say(remark)
 
 
-def show_estimates(kept: Any) -> None:
+def show_estimates(estimates: Any) -> None:
     """The analyst's regression on the original and the copies."""
-    sources = list(dict.fromkeys(kept.table["source"]))
-    say(f"Least squares {kept.formula}, estimate (95% interval)")
+    sources = list(dict.fromkeys(estimates.table["source"]))
+    say(f"Least squares {estimates.formula}, estimate (95% interval)")
     table = Table("", *sources, box=None)
-    for term in dict.fromkeys(kept.table["term"]):
-        rows = [kept.get(source, term) for source in sources]
+    for term in dict.fromkeys(estimates.table["term"]):
+        rows = [estimates.get(source, term) for source in sources]
         table.add_row(
             escape(term), *(f"{r['estimate']:.3f} ({r['low']:.3f}, {r['high']:.3f})" for r in rows)
         )

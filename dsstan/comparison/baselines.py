@@ -3,8 +3,8 @@
 The paper's alternatives (section 2 of Quick, Holan and Wikle 2018): suppression,
 kernel smoothing (Zhou, Dominici and Louis 2010), areas, displacement, top-coding.
 
-An intruder who knows the method and every other y takes the known part of a
-released linear combination away: where y_i has weight w_i in it, he has y_i up to the
+An intruder who knows the method and every other y subtracts the known part of a
+released linear combination: where y_i has weight w_i in it, they have y_i up to the
 rounding of the published number over w_i. Kernel smoothing (own weight above 0) and
 means of areas (weight 1 / count) so reveal every record in them; displaced and
 untouched values stand in the open. With distinct sites the kernel matrix is regular
@@ -23,7 +23,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.spatial.distance import cdist
-from scipy.stats import truncnorm
 
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.spatial_estimators import near_for
@@ -52,7 +51,7 @@ Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 
 DRAWS, TOP = 20, 0.95
-"""Posterior draws behind an intruder's error and quantile of the top, unless told otherwise."""
+"""Default posterior draws behind an intruder's error, and default quantile of the top."""
 
 _ROWS = 512
 """Records that are smoothed at a time."""
@@ -72,9 +71,9 @@ class Protected:
     sites
         Planar place of each row, shape (m, 2).
     revealed
-        Whether y_i is had exactly by one who knows the method and all other y, (N,).
+        Whether an intruder who knows the method and all other y finds y_i exactly, (N,).
     error_sd
-        Bounds of his posterior sd, modelled scale, shape (2, N), where the method has
+        Bounds of the intruder's posterior sd, modelled scale, shape (2, N), where the method has
         worked it out; else 0 where revealed, and elsewhere that without any release.
     top
         Value at which the response is cut, own scale, if it is.
@@ -129,16 +128,16 @@ def suppress(
     if (~flagged).sum() < problem.n_terms + 2:
         raise InputError(f"suppression leaves {(~flagged).sum()} records, too few for a fit")
     names = problem.coord_names if problem.coord_names[0] in problem.table.columns else None
-    kept = problem.table[~flagged]
+    unflagged = problem.table[~flagged]
     place = {"coords": names, "distance": problem.distance, "crs": problem.crs}
-    rest = prepare(kept, problem.formula, name=problem.name, **place)  # type: ignore[arg-type]
+    rest = prepare(unflagged, problem.formula, name=problem.name, **place)  # type: ignore[arg-type]
     words = np.random.SeedSequence(root_seed(seed)).generate_state(2, np.uint64)
     of = {**settings_of(free), "progress": False, **settings}
     fitted = fit(rest, seed=int(words[0]), **of)
     release = synthesise(fitted, copies, seed=int(words[1]), progress=False)
     precision = np.tile(leave_one_out_precision(free, draws=DRAWS), (2, 1))
-    told = attack(release, draws=DRAWS, progress=False)
-    precision[:, ~flagged] += copies * (told.information + np.stack([told.leak, 0 * told.leak]))
+    found = attack(release, draws=DRAWS, progress=False)
+    precision[:, ~flagged] += copies * (found.information + np.stack([found.leak, 0 * found.leak]))
     law = {"revealed": np.zeros_like(flagged), "error_sd": _sd(precision), "synthetic": True}
     where = {"present": ~flagged, "sites": problem.sites[~flagged]}
     return _whole(rest, "suppressed", *map(release.table, range(copies)), **where, **law)
@@ -212,8 +211,9 @@ def displace(problem: Problem, radius: float, *, seed: int | None = None) -> Pro
     """Places moved uniformly in a disc, each record by itself; y is published as it is."""
     require_complete(problem)
     rng, n = np.random.default_rng(root_seed(seed)), problem.n_records
-    angle, away = rng.uniform(0.0, 2.0 * np.pi, n), np.sqrt(rng.uniform(size=n))
-    step = _positive(radius, "radius") * away[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
+    angle, length = rng.uniform(0.0, 2.0 * np.pi, n), np.sqrt(rng.uniform(size=n))
+    unit = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    step = _positive(radius, "radius") * length[:, None] * unit
     sites = problem.sites + step
     return _whole(problem, f"displaced {radius:.3g}", _moved(problem, sites), sites=sites)
 
@@ -281,9 +281,9 @@ def compare_baselines(
     DataFrame
         ``method``, ``copies``, ``records`` and ``flagged`` (how many are present);
         by group ``share_`` of published values within the tolerance, over its present
-        records (missing where it has none), ``sd_`` and ``sd_most_``, the smallest that
-        an intruder who knows all other y is left with, absent records too, at least (he
-        knows the variances behind each copy) and at most (they tell nothing); by term
+        records (missing where it has none), ``sd_`` and ``sd_most_``, the smallest sd for
+        an intruder who knows all other y, absent records too, at least (they know the
+        variances behind each copy) and at most (the variances are of no use); by term
         ``estimate_``, ``low_``, ``high_`` and ``overlap_`` (Karr et al. 2006, at least
         0) of least squares, weighted by counts for areas; ``surface``, the correlation
         with the original's predicted spatial effect, 0 for a flat one.
@@ -367,6 +367,8 @@ def _error(m: Protected, free: Fit, without: Floats, draws: int) -> Floats:
     sd = np.where(m.revealed, 0.0, without)
     if m.top is None:
         return np.broadcast_to(sd, (2, sd.size)) if m.error_sd is None else m.error_sd
+    from scipy.stats import truncnorm  # half a second to import
+
     # Top-coded: the leave-one-out law cut from below, mixed over draws.
     hidden, model, moments = np.flatnonzero((sd > 0) & (sd < np.inf)), LatentModel(free), []
     cut = float(free.problem.transform.forward(np.array([m.top]))[0])

@@ -1,4 +1,4 @@
-"""Risk against utility over a grid of settings: which protection buys what.
+"""Risk and utility of every setting in a grid of protections.
 
 Every setting (rule, gamma, protection) is fitted once and judged at every planned L, beside
 no protection at all. All settings are judged on the same records, those that any rule of the
@@ -12,11 +12,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +24,18 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dsstan._version import __version__
-from dsstan.comparison.scores import LEGEND, Cell, Setting, Store, grid_of, measure
+from dsstan.comparison.scores import (
+    LEGEND,
+    ProtectionSetting,
+    SettingScores,
+    Store,
+    grid_of,
+    measure,
+)
 from dsstan.core import above
+from dsstan.core.distributed import connect
 from dsstan.core.errors import DsstanError, InputError
+from dsstan.core.executors import ThisProcess
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import FRONTIER, seed_of, stream
 from dsstan.covariance.approximations import Covariance, choose_covariance
@@ -81,7 +88,7 @@ class Frontier:
 
     @property
     def usual_risk(self) -> str:
-        """Risk by which settings are ordered: an sd, or a share where there is no attacker."""
+        """Name of the risk that orders the settings; a share where no sd could be computed."""
         attacked = self.table["sd_all"].notna().any()
         return "sd_at_risk_known" if attacked else "share_at_risk"
 
@@ -100,13 +107,13 @@ class Frontier:
             ``"overlap"`` or ``"surface"``, of which more is better, or ``"width_ratio"``,
             best at 1.
         """
-        safe, kept, error = self._worth(risk or self.usual_risk, utility).T
+        safe, useful, error = self._worth(risk or self.usual_risk, utility).T
         copies = self.table["copies"].to_numpy()
         keep = []
         for i in range(len(safe)):
             margin = TIE * np.hypot(error, error[i])
-            as_good = (safe >= safe[i]) & (kept >= kept[i] - margin)
-            better = (safe > safe[i]) | (kept > kept[i] + margin)
+            as_good = (safe >= safe[i]) & (useful >= useful[i] - margin)
+            better = (safe > safe[i]) | (useful > useful[i] + margin)
             keep.append(not np.any((copies == copies[i]) & as_good & better))
         return self.table[keep].reset_index(drop=True)
 
@@ -116,7 +123,7 @@ class Frontier:
             raise InputError(f"risk must be one of {', '.join(RISKS)}, got {risk!r}")
         if utility not in UTILITIES:
             raise InputError(f"utility must be one of {', '.join(UTILITIES)}, got {utility!r}")
-        safe, kept = (
+        safe, useful = (
             self.table[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
             for name in (risk, utility)
         )
@@ -134,8 +141,8 @@ class Frontier:
             safe = -safe
         error = self.table[f"{utility}_error"].to_numpy(dtype=np.float64)
         if utility == "width_ratio":
-            kept, error = -np.abs(np.log(kept)), error / kept
-        return np.column_stack([safe, kept, error])
+            useful, error = -np.abs(np.log(useful)), error / useful
+        return np.column_stack([safe, useful, error])
 
     def plot(
         self, risk: str | None = None, utility: str = "overlap", floor: float | None = None
@@ -224,10 +231,10 @@ def compare(
     Frontier
         ``table``: ``setting``, ``rule``, ``value``, ``threshold`` (M), ``flagged``, ``gamma``,
         ``protection``, ``effect``, ``copies``, ``passed`` (the fit's verdict); ``sd_at_risk_known``
-        and ``sd_at_risk_fixed``, the smallest sd of a record at risk that an intruder who
-        knows all others is left with, where he knows the variances behind each copy and
-        where they tell him nothing; ``sd_at_risk_median`` and ``sd_all``, where he knows
-        them, the median of those at risk and the smallest of all records; ``left_out``, by how
+        and ``sd_at_risk_fixed``, the smallest sd of a record at risk for an intruder who
+        knows all others, if they know the variances behind each copy and if the variances
+        are of no use to them; ``sd_at_risk_median`` and ``sd_all``, if they know the
+        variances, the median of those at risk and the smallest of all records; ``left_out``, by how
         much an approximated sd may be too large (:class:`dsstan.risk.attacker.Attack`), 0 where sds
         are exact; ``share_at_risk``,
         ``share_others``, mean shares of copies near the truth; ``overlap`` (Karr et al.
@@ -266,8 +273,9 @@ def compare(
         smoothed, unusable = _all_smoothed(free, settings)
         counts = sorted({int(c) for c in copies})
         judged = {"copies": counts, "relative": relative, "draws": draws}
-        tasks = _tasks(free, of, smoothed, judged, common, root)
-        cells, failed, computed = _run(tasks, store, free, workers, cluster, progress)
+        tasks = _tasks(of, smoothed, judged, common, root)
+        where = ThisProcess(workers) if cluster is None else cluster
+        cells, failed, computed = _run(tasks, store, free, where, progress)
     at_risk = np.zeros(problem.n_records, dtype=bool)
     for own, _ in smoothed.values():
         at_risk |= own.flagged & (own.rule != "continuous")
@@ -339,8 +347,8 @@ Smoothed = tuple[Weights, float]
 
 
 def _all_smoothed(
-    free: Fit, settings: list[Setting]
-) -> tuple[dict[Setting, Smoothed], dict[Setting, str]]:
+    free: Fit, settings: list[ProtectionSetting]
+) -> tuple[dict[ProtectionSetting, Smoothed], dict[ProtectionSetting, str]]:
     """Weights and gamma of every setting, and why those that have none do not."""
     smoothed, unusable = {}, {}
     for setting in settings:
@@ -351,7 +359,7 @@ def _all_smoothed(
     return smoothed, unusable
 
 
-def _smoothed(free: Fit, setting: Setting) -> Smoothed:
+def _smoothed(free: Fit, setting: ProtectionSetting) -> Smoothed:
     """The setting's weights and gamma."""
     if setting.rule == "continuous":
         return continuous_weights(free)
@@ -360,7 +368,9 @@ def _smoothed(free: Fit, setting: Setting) -> Smoothed:
     return flag_isolated(free, correlation=setting.value), setting.gamma
 
 
-def _labels(setting: Setting, weights: Weights | None, cell: Cell) -> dict[str, Any]:
+def _labels(
+    setting: ProtectionSetting, weights: Weights | None, cell: SettingScores
+) -> dict[str, Any]:
     """Columns that say what a row is."""
     return {
         "setting": str(setting),
@@ -381,32 +391,31 @@ def _labels(setting: Setting, weights: Weights | None, cell: Cell) -> dict[str, 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """One setting to be judged: its key in the store, and the work."""
+    """One setting to be judged: its key in the store, and what :func:`_judge` takes."""
 
     key: str
-    work: partial[Cell]
+    arguments: tuple[Any, ...]
 
 
 def _tasks(
-    free: Fit,
     of: str,
-    smoothed: dict[Setting, Smoothed],
+    smoothed: dict[ProtectionSetting, Smoothed],
     judged: dict[str, Any],
     common: dict[str, Any],
     root: int,
-) -> dict[Setting, _Task]:
+) -> dict[ProtectionSetting, _Task]:
     """No protection first, then every setting. Settings that flag the same records share a key."""
     settled = {**judged, **common, "root": str(root), "of": of}
     settled |= {"priors": repr(common["priors"]), "covariance": str(common["covariance"])}
     shared = json.dumps(settled, sort_keys=True).encode()
     out = {}
-    for setting in (Setting("none"), *smoothed):
+    for setting in (ProtectionSetting("none"), *smoothed):
         own, gamma = smoothed.get(setting, (None, setting.gamma))
         mark = f"{gamma} {setting.protection} ".encode()
         mark += b"" if own is None else own.a.tobytes()
         key = hashlib.sha256(mark + shared).hexdigest()[:32]
         protection = {"weights": own, "gamma": gamma, "protection": setting.protection}
-        out[setting] = _Task(key, partial(_judge, free, protection, judged, common, root, mark))
+        out[setting] = _Task(key, (protection, judged, common, root, mark))
     return out
 
 
@@ -417,7 +426,7 @@ def _judge(
     common: dict[str, Any],
     root: int,
     mark: bytes,
-) -> Cell:
+) -> SettingScores:
     """Fit a setting, unless it protects nothing, and measure it."""
     fitted = free
     if protection["weights"] is not None:
@@ -427,20 +436,24 @@ def _judge(
 
 
 def _run(
-    tasks: dict[Setting, _Task],
+    tasks: dict[ProtectionSetting, _Task],
     store: Store,
     free: Fit,
-    workers: int,
     cluster: Any,
     progress: bool | None,
-) -> tuple[dict[Setting, Cell], dict[Setting, str], int]:
+) -> tuple[dict[ProtectionSetting, SettingScores], dict[ProtectionSetting, str], int]:
     """Judge what the store lacks; a setting that fails costs itself alone."""
     found = {task.key: store.read(task.key) for task in tasks.values()}
     cells = {key: cell for key, cell in found.items() if cell is not None}
-    missing = {task.key: task.work for task in tasks.values() if task.key not in cells}
+    missing = {task.key: task.arguments for task in tasks.values() if task.key not in cells}
     failures: dict[str, str] = {}
-    judged = _in_threads(missing, workers) if cluster is None else _on(cluster, missing, free)
-    with progress_bar("compare", progress) as advance, closing(judged):
+    with (
+        progress_bar("compare", progress) as advance,
+        # No worker starts where nothing is missing.
+        connect(cluster if missing else ThisProcess()) as executor,
+        executor.share(free) as shared,
+        closing(executor.each(_judge, {k: (shared, *a) for k, a in missing.items()})) as judged,
+    ):
         for done, (key, outcome) in enumerate(judged, 1):
             if isinstance(outcome, DsstanError):
                 failures[key] = str(outcome)
@@ -453,31 +466,3 @@ def _run(
     good = {s: cells[task.key] for s, task in tasks.items() if task.key in cells}
     bad = {s: failures[task.key] for s, task in tasks.items() if task.key in failures}
     return good, bad, len(missing) - len(failures)
-
-
-_Outcomes = Generator[tuple[str, Cell | BaseException], None, None]
-"""Settings by key as they are ready, with what went wrong in place of a cell."""
-
-
-def _in_threads(missing: dict[str, partial[Cell]], workers: int) -> _Outcomes:
-    """Judge settings in threads of this process."""
-    with ThreadPoolExecutor(workers) as pool:
-        running = {pool.submit(work): key for key, work in missing.items()}
-        try:
-            for future in as_completed(running):
-                error = future.exception()
-                yield running[future], future.result() if error is None else error
-        finally:
-            for future in running:
-                future.cancel()
-
-
-def _on(cluster: Any, missing: dict[str, partial[Cell]], free: Fit) -> _Outcomes:
-    """Judge settings on worker processes; the table and the unrestricted fit move once."""
-    from dsstan.core.distributed import outcomes
-
-    if not missing:
-        return
-    calls = {key: work.args[1:] for key, work in missing.items()}
-    with closing(outcomes(cluster, _judge, calls, first=free)) as done:
-        yield from done

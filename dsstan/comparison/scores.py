@@ -20,7 +20,7 @@ from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed, seed_of
-from dsstan.core.workspace import write_private
+from dsstan.core.workspace import keep_private, lasting_folder
 from dsstan.covariance.protection import PROTECTIONS
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
@@ -33,11 +33,11 @@ Truths = NDArray[np.bool_]
 
 
 LEGEND = (
-    "sd: what is left to one who knows all other records, modelled scale, smallest over the "
-    "records at risk (those that any rule flags) or over all; known and median: he knows the "
-    "variances behind each copy, fixed: they tell him nothing. share: copies near the truth. "
-    "overlap and width_ratio: of the regression's intervals. surface: correlation of predicted "
-    "surfaces. passed: the fit's verdict"
+    "sd: of a value for an intruder who knows all other records, modelled scale, smallest over "
+    "the records at risk (those that any rule flags) or over all; known and median: the intruder "
+    "knows the variances behind each copy, fixed: the variances are of no use. share: copies near "
+    "the truth. overlap and width_ratio: of the regression's intervals. surface: correlation of "
+    "predicted surfaces. passed: the fit's verdict"
 )
 
 MOST_SETS, ALL_COPIES = 10, 400
@@ -45,7 +45,7 @@ MOST_SETS, ALL_COPIES = 10, 400
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProtectionSetting:
     """One way of protecting the table.
 
     Attributes
@@ -79,7 +79,7 @@ def grid_of(
     continuous: bool,
     gammas: Sequence[float],
     protections: Sequence[str],
-) -> list[Setting]:
+) -> list[ProtectionSetting]:
     """Every combination, once."""
     if not distances and not correlations and not continuous:
         correlations = (PAPER_CORRELATION,)
@@ -104,18 +104,18 @@ def grid_of(
     rules = [("distance", float(v)) for v in distances]
     rules += [("correlation", float(v)) for v in correlations]
     found = [
-        Setting(rule, value, np.inf if protection == "cut" else float(gamma), protection)
+        ProtectionSetting(rule, value, np.inf if protection == "cut" else float(gamma), protection)
         for rule, value in rules
         for protection in protections
         for gamma in gammas
     ]
     if continuous:
-        found.append(Setting("continuous", protection="paper"))
+        found.append(ProtectionSetting("continuous", protection="paper"))
     return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class SettingScores:
     """What was measured of one setting. Confidential.
 
     Attributes
@@ -180,7 +180,7 @@ def _known(statistic: Callable[[Floats], Any], values: Floats) -> Any:
 
 def measure(
     fitted: Fit, free: Fit, copies: Sequence[int], relative: float, draws: int | None, seed: int
-) -> Cell:
+) -> SettingScores:
     """Risk and utility of one fit at every L.
 
     A fit that failed its verdict is measured all the same, and says so. Under an approximated
@@ -200,17 +200,17 @@ def measure(
     original = surface_of(fitted.problem.y)
     shares, means, errors = [], [], []
     for count in copies:
-        near, kept = np.zeros(len(truth)), []
+        near, utilities = np.zeros(len(truth)), []
         for release in _sets(fitted, count, seed):
             near += within(release.values, truth, relative * np.abs(truth))
             mean = surface_of(release.modelled().mean(axis=0))
-            kept.append((*_regression(release), surface_correlation(mean, original)))
-        shares.append(near / len(kept))
-        means.append(np.mean(kept, axis=0))
-        errors.append(np.std(kept, axis=0, ddof=1) / np.sqrt(len(kept)))
+            utilities.append((*_regression(release), surface_correlation(mean, original)))
+        shares.append(near / len(utilities))
+        means.append(np.mean(utilities, axis=0))
+        errors.append(np.std(utilities, axis=0, ddof=1) / np.sqrt(len(utilities)))
     overlap, width, surface = np.transpose(means).tolist()
     overlap_error, width_error, surface_error = np.transpose(errors).tolist()
-    return Cell(
+    return SettingScores(
         gamma=fitted.gamma,
         effect=carried_effect(fitted)[1],
         passed=fitted.verdict.passed and free.verdict.passed,
@@ -265,16 +265,7 @@ class Store:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        if folder is None:
-            return
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.chmod(0o700)
-        except OSError as error:
-            raise InputError(
-                f"the folder {folder} can't be made: {error.strerror or type(error).__name__}"
-            ) from None
+        self.folder = None if folder is None else lasting_folder(folder)
 
     def root(self, seed: int | None) -> int:
         """The folder's root seed, else the one given or a fresh one, which is kept."""
@@ -282,7 +273,7 @@ class Store:
         if known is None and self.folder is not None and any(self.folder.glob("*.json")):
             raise InputError(
                 f"the folder {self.folder} holds finished settings but its run.json is missing or "
-                "damaged, so it can't be told whose they are: choose another folder"
+                "damaged, so their table is unknown: choose another folder"
             )
         if known is None:
             root = root_seed(seed)
@@ -310,22 +301,22 @@ class Store:
                 "folder"
             )
 
-    def read(self, key: str) -> Cell | None:
+    def read(self, key: str) -> SettingScores | None:
         """A finished setting; None where there is none, or its file is damaged."""
-        kept = self._json(key)
+        stored = self._json(key)
         try:
-            raw = kept["cell"]
-            if kept["sha256"] != _checksum(raw):
+            raw = stored["cell"]
+            if stored["sha256"] != _checksum(raw):
                 return None
             for name in ("known", "fixed", "shares"):
                 raw[name] = np.array(raw[name], dtype=np.float64)
-            return Cell(**raw)
+            return SettingScores(**raw)
         except (TypeError, KeyError, ValueError):
             return None
 
-    def write(self, key: str, cell: Cell) -> None:
+    def write(self, key: str, scores: SettingScores) -> None:
         """Keep a finished setting."""
-        raw = asdict(cell)
+        raw = asdict(scores)
         for name in ("known", "fixed", "shares"):
             raw[name] = raw[name].tolist()
         self._write(key, {"sha256": _checksum(raw), "cell": raw})
@@ -341,12 +332,5 @@ class Store:
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         """Write a file whole: infinite sds and gammas are JSON's extension that Python reads."""
-        if self.folder is None:
-            return
-        try:
-            write_private(self.folder / f"{name}.json", json.dumps(content).encode())
-        except OSError as error:
-            raise InputError(
-                f"the folder {self.folder} can't be written to: "
-                f"{error.strerror or type(error).__name__}"
-            ) from None
+        if self.folder is not None:
+            keep_private(self.folder / f"{name}.json", json.dumps(content).encode())

@@ -162,9 +162,9 @@ def check_release(
             raise ConvergenceError(
                 f"the {needed.kind} fit did not pass, so no copy is drawn:\n{reasons}\n"
                 + (
-                    "Mend the fit: strict refuses warnings too."
+                    "Correct the fit: strict refuses warnings too."
                     if warned
-                    else "Mend the fit, or pass accept_failed=True and answer for it."
+                    else "Correct the fit, or pass accept_failed=True to accept it."
                 )
             )
     if copies > fit.n_draws:
@@ -174,8 +174,8 @@ def check_release(
         raise ConvergenceError(f"{enough}, or pass accept_few_draws=True")
     if effect == "plug":
         warnings.warn(
-            'effect="plug" fixes the effect of flagged records at its mean, which tells more of '
-            "them than a draw would and may leave them nearly as exposed as no protection: "
+            'effect="plug" fixes the effect of flagged records at its mean, which reveals more of '
+            "them than a draw would, and may leave them nearly as exposed as no protection: "
             "see docs/explain/disclosure.md",
             DsstanWarning,
             stacklevel=3,

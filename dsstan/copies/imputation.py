@@ -29,7 +29,7 @@ __all__ = ["MANY", "CompletedSynthesis", "check_imputations", "complete", "synth
 Floats = NDArray[np.float64]
 
 MANY = 5
-"""Imputations unless told otherwise."""
+"""Default number of imputations."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from dsstan.table.order_leaks import check_order, numbers_of, ranks_like_respons
 
 
 def check_public(release: Synthesis) -> None:
-    """Refuse a table whose other columns give the response away.
+    """Refuse a table whose other columns reveal the response.
 
     Raises
     ------

@@ -54,7 +54,7 @@ class Synthesis:
     seconds
         Wall time.
     accepted
-        What the caller took upon himself: ``accept_failed``, ``accept_few_draws``.
+        What the caller accepted: ``accept_failed``, ``accept_few_draws``.
     moved_share
         Share of values that the response's column could not hold and that were
         moved to the end of its range.
@@ -142,8 +142,8 @@ class Synthesis:
     def whole_numbers(self) -> bool:
         """Whether a column of floats is published as whole numbers.
 
-        It is where its copies are rounded to whole numbers: else the type would tell that one or
-        two records have a fraction.
+        True where its copies are rounded to whole numbers: otherwise the type would reveal that
+        one or two records have a fraction.
         """
         rounding = self.rounding
         if rounding is None or self.problem.table[self.problem.response].dtype != np.float64:
@@ -217,5 +217,5 @@ def require_one_column(release: Synthesis) -> None:
     if len(release.steps) > 1:
         raise InputError(
             "this takes the covariates as they were collected, and the release has several "
-            "synthetic columns: disclosure(), utility() and pool() know of them"
+            "synthetic columns: use disclosure(), utility() or pool()"
         )

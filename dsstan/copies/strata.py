@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,10 +20,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dsstan.copies.protect import check_choices, protect
+from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.protect import protect
 from dsstan.copies.published import check_public
 from dsstan.copies.result import Synthesis
+from dsstan.core.distributed import connect
 from dsstan.core.errors import DsstanError, DsstanWarning, InputError, ReleaseError, describe_rows
+from dsstan.core.executors import ThisProcess
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import STRATA, root_seed, seed_bits, seed_of, stream
 from dsstan.engines import get_engine
@@ -96,7 +99,7 @@ class StrataRelease:
     seeds: Mapping[str, int] = field(repr=False)
     seconds: float
     _frame: pd.DataFrame = field(repr=False)
-    _places: Mapping[str, Places] = field(repr=False)
+    _order: Places = field(repr=False)
 
     @property
     def copies(self) -> int:
@@ -110,9 +113,8 @@ class StrataRelease:
         that were left out are not there.
         """
         found = pd.concat([part.table(copy)[self.response] for part in self.parts.values()])
-        order = np.argsort(np.concatenate([self._places[name] for name in self.parts]))
         table = self._frame.iloc[self.rows].copy()
-        table[self.response] = found.iloc[order].array
+        table[self.response] = found.iloc[self._order].array
         return table
 
     def __repr__(self) -> str:
@@ -175,7 +177,7 @@ def fit_strata(
     InputError
         If an argument is out of range, or ``by`` is no column that is published.
     ReleaseError
-        If a column, the index or the order of the rows gives the response away; or a stratum has
+        If a column, the index or the order of the rows reveals the response; or a stratum has
         no copies and none is to be left out. Strata are named, with a reason and the number of
         their rows.
 
@@ -191,52 +193,33 @@ def fit_strata(
     labels = _labels(frame, by, response)
     _check_whole(frame, response)
     root = root_seed(seed)
-    names = sorted(set(labels))
-    places = {name: np.flatnonzero(labels == name) for name in names}
-    seeds = {name: seed_of(stream(root, STRATA, name.encode())) for name in names}
-    failed = {
+    places = {name: np.flatnonzero(labels == name) for name in sorted(set(labels))}
+    seeds = {name: seed_of(stream(root, STRATA, name.encode())) for name in places}
+    small = {
         name: Failure(len(rows), f"fewer than the {least} records that are needed")
         for name, rows in places.items()
         if len(rows) < least
     }
-    if on_failure == "refuse":
-        _refuse(failed)
+    _check_failed(small, places, on_failure)
     # The engine of this process: a worker might choose another, and other draws with it.
-    settings["engine"] = get_engine(settings.get("engine", "auto")).name
+    engine = get_engine(settings.pop("engine", "auto")).name
+    common = {"coords": coords, "copies": copies, "engine": engine, **settings}
     calls = {
-        name: (
-            frame.iloc[rows],
-            formula,
-            {"coords": coords, "copies": copies, "name": name, "seed": seeds[name], **settings},
-        )
+        name: (frame.iloc[rows], formula, {**common, "name": name, "seed": seeds[name]})
         for name, rows in places.items()
-        if name not in failed
+        if name not in small
     }
-    parts: dict[str, Synthesis] = {}
-    with progress_bar("strata", progress) as advance, closing(_outcomes(calls, cluster)) as done:
-        for number, (name, outcome) in enumerate(done, 1):
-            if isinstance(outcome, BaseException):
-                failed[name] = Failure(len(places[name]), _reason(outcome))
-            else:
-                release, notes = outcome
-                # Its seed has 128 bits, and no more of chance than the one it comes from.
-                parts[name] = replace(release, seed_bits=seed_bits(seed))
-                for note in notes:
-                    warnings.warn(f"stratum {name!r}: {note}", DsstanWarning, stacklevel=2)
-            advance(number / len(calls))
+    done, errors = _outcomes(calls, cluster, progress)
+    failed = small | {name: Failure(len(places[name]), why) for name, why in errors.items()}
     failed = dict(sorted(failed.items()))
-    if on_failure == "refuse":
-        _refuse(failed)
-    parts = {name: parts[name] for name in names if name in parts}
-    if not parts:
-        raise ReleaseError(f"no stratum has copies: {_listed(failed)}")
+    _warn(f"stratum {name!r}: {note}" for name, (_, notes) in done.items() for note in notes)
+    _check_failed(failed, places, on_failure)
     if failed:
         missing = sum(failure.rows for failure in failed.values())
-        warnings.warn(
-            f"{missing} of {len(frame)} rows are left out, with their strata: {_listed(failed)}",
-            DsstanWarning,
-            stacklevel=2,
-        )
+        left = f"{missing} of {len(frame)} rows are left out, with their strata: {_listed(failed)}"
+        _warn([left])
+    # The seed of a part has 128 bits, and no more of chance than the one it comes from.
+    parts = {name: replace(part, seed_bits=seed_bits(seed)) for name, (part, _) in done.items()}
     together = np.concatenate([places[name] for name in parts])
     order = np.argsort(together)
     return StrataRelease(
@@ -250,7 +233,7 @@ def fit_strata(
         seeds=seeds,
         seconds=time.perf_counter() - begin,
         _frame=frame,
-        _places=places,
+        _order=order,
     )
 
 
@@ -265,15 +248,7 @@ def _check_arguments(copies: int, least: int, on_failure: str, settings: Mapping
     for name in ("name", "resume"):
         if name in settings:
             raise InputError(f"{name} is no setting of strata: leave it out")
-    check_choices(
-        settings.get("threshold"),
-        settings.get("correlation"),
-        settings.get("gamma", np.inf),
-        settings.get("protection", "paper"),
-        copies,
-        settings.get("rounding", "auto"),
-        settings.get("cov_model", "exponential"),
-    )
+    ReleaseOptions(copies=copies, **settings)  # which checks them
 
 
 def _labels(frame: pd.DataFrame, by: str, response: str) -> NDArray[np.object_]:
@@ -281,7 +256,7 @@ def _labels(frame: pd.DataFrame, by: str, response: str) -> NDArray[np.object_]:
     if not isinstance(by, str) or by not in frame.columns:
         raise InputError(
             "by must be the name of a column of the table, so that strata are published with the "
-            "copies; copies of strata that nobody can see would give them away"
+            "copies; copies of strata that nobody can see would reveal them"
         )
     if by == response:
         raise InputError(f"by can't be the response {response!r}, which is not published")
@@ -297,7 +272,7 @@ def _labels(frame: pd.DataFrame, by: str, response: str) -> NDArray[np.object_]:
 
 
 def _check_whole(frame: pd.DataFrame, response: str) -> None:
-    """Refuse a table whose other columns, or order, give the response away across strata."""
+    """Refuse a table whose other columns, or order, reveal the response across strata."""
     if response not in frame.columns or not pd.api.types.is_numeric_dtype(frame[response].dtype):
         return  # which every stratum will say
     values = frame[response].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -323,35 +298,47 @@ def protect_stratum(
     return release, list(dict.fromkeys(notes))
 
 
-def _outcomes(calls: Mapping[str, tuple[Any, ...]], cluster: Any) -> Any:
-    """Copies of each stratum as they are ready, or what went wrong."""
-    if cluster is None or not calls:
-        for name, call in calls.items():
-            try:
-                yield name, protect_stratum(*call)
-            except Exception as error:
-                yield name, error
-        return
-    from dsstan.core.distributed import outcomes
+def _outcomes(
+    calls: Mapping[str, tuple[Any, ...]], cluster: Any, progress: bool | None
+) -> tuple[dict[str, tuple[Synthesis, list[str]]], dict[str, str]]:
+    """Copies of strata with their warnings, and why others have none, in the order of calls."""
+    found: dict[str, Any] = {}
+    with (
+        progress_bar("strata", progress) as advance,
+        connect(ThisProcess() if cluster is None or not calls else cluster) as executor,
+        closing(executor.each(protect_stratum, calls)) as each,
+    ):
+        for name, outcome in each:
+            found[name] = outcome
+            advance(len(found) / len(calls))
+    errors = {name: _reason(found[name]) for name in calls if isinstance(found[name], Exception)}
+    return {name: found[name] for name in calls if name not in errors}, errors
 
-    with closing(outcomes(cluster, protect_stratum, calls)) as done:
-        yield from done
 
-
-def _reason(error: BaseException) -> str:
+def _reason(error: Exception) -> str:
     """Why a stratum failed: its own error without positions of rows, or the kind of another."""
     if isinstance(error, DsstanError):
         return _POSITIONS.sub("", str(error))
     return f"an unforeseen error ({type(error).__name__}), whose text may quote the data"
 
 
-def _refuse(failed: Mapping[str, Failure]) -> None:
-    """Release nothing where a stratum has no copies."""
-    if failed:
+def _check_failed(
+    failed: Mapping[str, Failure], places: Mapping[str, Places], on_failure: str
+) -> None:
+    """Release nothing where a stratum has no copies, unless it is left out and others have."""
+    if failed and on_failure == "refuse":
         raise ReleaseError(
             f"nothing is released, since {len(failed)} strata have no copies: {_listed(failed)}. "
-            'Merge such strata, mend them, or leave them out with on_failure="leave out"'
+            'Merge such strata, correct them, or leave them out with on_failure="leave out"'
         )
+    if len(failed) == len(places):
+        raise ReleaseError(f"no stratum has copies: {_listed(failed)}")
+
+
+def _warn(texts: Iterable[str]) -> None:
+    """Warn the caller of :func:`fit_strata`."""
+    for text in texts:
+        warnings.warn(text, DsstanWarning, stacklevel=3)
 
 
 def _listed(failed: Mapping[str, Failure]) -> str:

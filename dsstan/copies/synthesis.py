@@ -44,7 +44,7 @@ def synthesise(
         ``"w"`` or ``"w*"`` = A w; ``"auto"`` takes w* under ``paper`` with a
         finite gamma, and w otherwise, so that fully smoothed records get a draw
         from their conditional prior. ``"plug"`` fixes the effect of flagged
-        records at 0: narrower copies, which tell more of them than a draw would.
+        records at 0: narrower copies, which reveal more of them than a draw would.
     workers
         Threads. The copies are the same bytes for any number.
     accept_failed
@@ -89,7 +89,7 @@ def synthesise(
             raise InputError("imputations are for a missing response, which a chain can't have")
         if copies != given.copies:
             raise InputError(
-                f"the copies given are {given.copies}, so as many must be drawn, not {copies}"
+                f"the given release has {given.copies} copies: ask for as many, not {copies}"
             )
         return synthesise_given(fit, given, **how)
     if fit.problem.n_missing:

@@ -19,7 +19,7 @@ def chebyshev_nodes(n: int) -> Floats:
 
 def chebyshev_polynomials(x: float, n: int) -> Floats:
     """T_0 .. T_{n-1} at x, shape (n,)."""
-    return np.asarray(chebvander([x], n - 1)[0])
+    return np.asarray(chebvander(x, n - 1)[0])
 
 
 def chebyshev_map(n: int) -> Floats:

@@ -1,7 +1,7 @@
 """Progress of long work, for whoever watches: one bar, the command line's phases, or a log.
 
 By default a bar where standard error is a terminal. The command line puts a watcher in its place,
-which is told of each step. The log names steps and seconds, never a value of the data.
+which is notified of each step. The log names steps and seconds, never a value of the data.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Protocol
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Advance = Callable[[float], None]
 
@@ -20,7 +21,7 @@ _LOG = logging.getLogger("dsstan")
 
 
 class Watcher(Protocol):
-    """Whoever is told of each step instead of a bar."""
+    """Receives each step instead of a bar."""
 
     def step(self, label: str) -> AbstractContextManager[Advance]:
         """A step begins; it ends with the block. Yields what takes the share done."""
@@ -41,11 +42,6 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
         _watcher = before
 
 
-def is_watched() -> bool:
-    """Whether a watcher shows progress, so that nobody else should."""
-    return _watcher is not None
-
-
 @contextmanager
 def progress_bar(label: str, show: bool | None = None) -> Iterator[Advance]:
     """A bar with the time left; yields a function that takes the share done.
@@ -57,19 +53,45 @@ def progress_bar(label: str, show: bool | None = None) -> Iterator[Advance]:
     show
         True or False; by default only in a terminal.
     """
-    with _logged(label):
-        if _watcher is not None and show is not False:
-            with _watcher.step(label) as advance:
-                yield advance
-            return
-        hide = None if show is None else not show
-        shape = "{l_bar}{bar}| {elapsed}<{remaining}"
-        with tqdm(total=1.0, desc=label, disable=hide, bar_format=shape, leave=False) as bar:
+    with _logged(label), ExitStack() as stack:
+        if show is not False and _watcher is None:
+            stack.enter_context(_display(show))
+        if show is False or _watcher is None:
+            yield lambda share: None
+        else:
+            yield stack.enter_context(_watcher.step(label))
 
-            def tell(share: float) -> None:
-                bar.update(max(0.0, min(1.0, share) - bar.n))
 
-            yield tell
+@contextmanager
+def _display(show: bool | None) -> Iterator[None]:
+    """Bars on standard error as the watcher of the block, so that inner steps join its display."""
+    # Imported when the first bar is made, which keeps ``import dsstan`` quick.
+    from rich.console import Console
+    from rich.progress import Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not (show or console.is_terminal):
+        yield
+        return
+    columns = (*Progress.get_default_columns()[:3], TimeElapsedColumn(), TimeRemainingColumn())
+    with (
+        Progress(*columns, console=console, transient=console.is_terminal) as bars,
+        watched_by(_Bars(bars)),
+    ):
+        yield
+
+
+class _Bars:
+    """A watcher that shows one bar a step."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+
+    @contextmanager
+    def step(self, label: str) -> Iterator[Advance]:
+        bar = self._bars.add_task(label, total=1.0)
+        yield lambda share: self._bars.update(bar, completed=max(0.0, min(1.0, share)))
+        self._bars.update(bar, visible=not self._bars.live.transient)
 
 
 @contextmanager

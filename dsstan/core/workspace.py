@@ -2,6 +2,9 @@
 
 A private folder holds a marker that its run keeps locked. The lock goes with the run,
 whatever ended it, so a folder whose marker can be locked is a leftover.
+
+The lock is the system's own rather than filelock's, which empties the file that it has locked: a
+leftover's marker says where its other folder is.
 """
 
 from __future__ import annotations
@@ -28,11 +31,13 @@ except ImportError:  # not on Windows, where no leftover is ever taken for one
 
 from dsstan.core.errors import InputError
 from dsstan.core.places import note_place, noted_places
-from dsstan.core.private_file import write_private
+from dsstan.core.private_file import keep_private, lasting_folder, write_private
 
 __all__ = [
     "Leftover",
     "end_processes",
+    "keep_private",
+    "lasting_folder",
     "leftovers",
     "private_folder",
     "remove",
@@ -185,7 +190,7 @@ def remove(leftover: Leftover) -> None:
     OSError
         If it can't be removed.
     """
-    if not _is_leftover(leftover.folder):  # another has taken it away meanwhile
+    if not _is_leftover(leftover.folder):  # another process has removed it meanwhile
         return
     end_processes(leftover.folder)
     _empty(leftover.folder)
@@ -253,7 +258,7 @@ def _is_leftover(path: Path) -> bool:
     except OSError:
         return False
     if MARKER not in inside:
-        # Killed before it was marked, or while it was taken away.
+        # Killed before it was marked, or while it was being removed.
         return set(inside) <= {f"{MARKER}.new"} and not _alive(int(match[1]))
     try:
         file = os.open(path / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsstan.core.errors import InputError
 from dsstan.covariance.base import Covariance
 from dsstan.covariance.exact import EXACT, Exact
-from dsstan.covariance.predictive_process import PredictiveProcess
+from dsstan.covariance.process.approximation import PredictiveProcess
 from dsstan.covariance.vecchia.approximation import Vecchia
 
 __all__ = [

@@ -91,7 +91,7 @@ class SpatialModel:
     """Law of the response given the spatial effect, as the metadata name it."""
 
     smoothing_moves: ClassVar[bool] = False
-    """Whether A changes from draw to draw; :meth:`at` then gives the model with A of a draw."""
+    """Whether A changes from draw to draw; ``with_smoothing_at`` then gives that of one draw."""
 
     @property
     def informing(self) -> NDArray[np.intp]:
@@ -118,6 +118,9 @@ class Covariance(ABC):
     has_attacker: ClassVar[bool] = True
     """Whether what an intruder learns can be computed under it."""
 
+    sums_over_records: ClassVar[bool] = False
+    """Whether its statistics are sums over records, which workers can share."""
+
     @property
     def settings(self) -> dict[str, Any]:
         """The name and every setting, for ``settings.json``."""
@@ -128,7 +131,7 @@ class Covariance(ABC):
         """Where the statistics of the likelihood surface come from.
 
         A :class:`dsstan.covariance.likelihood_surface.Statistics`; of an approximation a
-        :class:`dsstan.covariance.window.PartialStatistics`.
+        ``dsstan.covariance.window.PartialStatistics``.
         """
 
     @abstractmethod

@@ -30,7 +30,7 @@ from dsstan.table.problem import Problem
 Floats = NDArray[np.float64]
 
 TINY = 1e-300
-"""Stands for 0 where a logarithm is taken."""
+"""Replaces 0 where a logarithm is taken."""
 
 ALONE = 1e-10
 """A record whose least-squares leverage is this close to 1 has a coefficient of its own."""

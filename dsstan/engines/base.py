@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +18,8 @@ from dsstan.engines.programs import Program
 Floats = NDArray[np.float64]
 StanData = Mapping[str, Any]
 Advance = Callable[[float], None]
+
+_ITERATION = re.compile(r"Chain \[(\d+)\] Iteration:\s+(\d+) / \d+")
 
 SAMPLER_COLUMNS = ("accept_stat__", "treedepth__", "divergent__", "energy__")
 """Columns of the sampler that every engine returns, in this order."""
@@ -41,6 +45,35 @@ class SamplerSettings:
             raise InputError("adapt_delta must lie between 0 and 1")
         if self.metric not in ("unit_e", "diag_e", "dense_e"):
             raise InputError("metric must be unit_e, diag_e or dense_e")
+
+
+class IterationCount:
+    """The share of a run that is done, from what Stan prints of each chain.
+
+    Parameters
+    ----------
+    settings
+        Of the run.
+    advance
+        Takes the share done; None where nobody asks.
+    """
+
+    def __init__(self, settings: SamplerSettings, advance: Advance | None) -> None:
+        self._total = settings.chains * (settings.warmup + settings.samples)
+        self._advance = advance
+        self._done: dict[str, int] = {}
+        self._lock = Lock()  # each chain may be read by a thread of its own
+
+    def read(self, line: str) -> bool:
+        """Take a line; False where it is not one of progress."""
+        match = _ITERATION.search(line)
+        if match is None:
+            return False
+        with self._lock:
+            self._done[match[1]] = int(match[2])
+            if self._advance is not None:
+                self._advance(min(1.0, sum(self._done.values()) / self._total))
+        return True
 
 
 @dataclass(frozen=True)

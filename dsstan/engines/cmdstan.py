@@ -25,13 +25,13 @@ import platformdirs
 from filelock import FileLock
 
 from dsstan.core.errors import EngineError
-from dsstan.core.progress import is_watched
 from dsstan.core.workspace import end_processes, private_folder, work_parent
 from dsstan.engines.base import (
     SAMPLER_COLUMNS,
     Advance,
     Draws,
     Floats,
+    IterationCount,
     SamplerSettings,
     StanData,
     check_seed,
@@ -53,7 +53,7 @@ def _cmdstanpy() -> Any:
     """
     import cmdstanpy
 
-    with suppress(OSError):  # one that a cleaner of temporary files took away
+    with suppress(OSError):  # one that a cleaner of temporary files has removed
         os.mkdir(cmdstanpy._TMPDIR, 0o700)
     return cmdstanpy
 
@@ -112,6 +112,15 @@ class CmdStanEngine:
     ) -> Draws:
         """Sample in CmdStan processes; see :class:`dsstan.engines.base.Engine`."""
         model = self._model(program)
+        count = IterationCount(settings, advance)
+        run = model._run_cmdstan
+
+        def run_and_count(**arguments: Any) -> None:
+            """One chain's process; cmdstanpy by itself shows progress by bars of its own only."""
+            arguments["progress_hook"] = lambda line, chain: count.read(f"Chain [{chain}] {line}")
+            run(**arguments)
+
+        model._run_cmdstan = run_and_count
         with _room(), private_folder() as folder, _quiet(), _ending_runs(folder):
             fit = _run(
                 program,
@@ -130,7 +139,7 @@ class CmdStanEngine:
                 seed=check_seed(seed),
                 output_dir=str(folder),
                 sig_figs=_DIGITS,
-                show_progress=advance is not None and sys.stderr.isatty() and not is_watched(),
+                show_progress=False,
             )
             table = np.swapaxes(fit.draws(), 0, 1)
             names = list(fit.column_names)

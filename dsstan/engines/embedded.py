@@ -11,7 +11,6 @@ import importlib.metadata
 import importlib.util
 import io
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from dsstan.engines.base import (
     Advance,
     Draws,
     Floats,
+    IterationCount,
     SamplerSettings,
     StanData,
     check_seed,
@@ -34,7 +34,6 @@ from dsstan.engines.base import (
 from dsstan.engines.programs import Program
 
 _WORKER = Path(__file__).with_name("embedded_worker.py")
-_ITERATION = re.compile(r"Chain \[(\d+)\] Iteration:\s+(\d+) / (\d+)")
 
 
 class EmbeddedEngine:
@@ -79,8 +78,7 @@ class EmbeddedEngine:
             "seed": check_seed(seed),
             "inits": inits,
         }
-        total = settings.chains * (settings.warmup + settings.samples)
-        reply = _ask(program, data, request, _Progress(total, advance))
+        reply = _ask(program, data, request, IterationCount(settings, advance))
         return Draws(tuple(reply["names"].tolist()), reply["values"], reply["sampler"])
 
     def log_density(
@@ -91,26 +89,8 @@ class EmbeddedEngine:
         return np.asarray(reply["log_density"], dtype=np.float64)
 
 
-class _Progress:
-    """Adds up the chains' progress lines."""
-
-    def __init__(self, total: int, advance: Advance | None) -> None:
-        self.total, self.advance = total, advance
-        self.done: dict[str, int] = {}
-
-    def read(self, line: str) -> bool:
-        """Take a line; False where it is not one of progress."""
-        match = _ITERATION.search(line)
-        if match is None:
-            return False
-        self.done[match[1]] = int(match[2])
-        if self.advance is not None:
-            self.advance(min(1.0, sum(self.done.values()) / self.total))
-        return True
-
-
 def _ask(
-    program: Program, data: StanData, request: Mapping[str, Any], progress: _Progress | None
+    program: Program, data: StanData, request: Mapping[str, Any], progress: IterationCount | None
 ) -> dict[str, Any]:
     """Send one request to a fresh child and return the arrays it answers with."""
     message = {
@@ -151,7 +131,7 @@ def _ask(
         return {key: archive[key] for key in archive.files}
 
 
-def _follow(stream: Any, lines: list[str], progress: _Progress | None) -> None:
+def _follow(stream: Any, lines: list[str], progress: IterationCount | None) -> None:
     """Read the child's messages as they come."""
     for raw in stream:
         line = raw.decode(errors="replace").rstrip()

@@ -117,7 +117,7 @@ class Fit(SpatialModel):
         return ()
 
     def at(self, p: Parameters) -> SpatialModel:
-        """Old name of :meth:`with_smoothing_at`."""
+        """Old name of ``with_smoothing_at``."""
         warnings.warn("Fit.at is now with_smoothing_at", DeprecationWarning, stacklevel=2)
         return self.with_smoothing_at(p)
 

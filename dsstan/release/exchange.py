@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.errors import ReleaseError
+from dsstan.core.optional import needed
 from dsstan.core.workspace import write_private
 
 if TYPE_CHECKING:
@@ -117,15 +120,10 @@ def to_arviz(result: Fit | Synthesis) -> Any:
 
 def _from_dict() -> tuple[Any, bool]:
     """ArviZ's function, and whether it takes the groups in one dictionary."""
-    try:
-        import arviz
-    except ImportError:
-        try:
+    if find_spec("arviz") is None:
+        with suppress(ImportError):  # arviz-base is enough for the data alone
             from arviz_base import from_dict
-        except ImportError:
-            raise InputError(
-                "to_arviz needs ArviZ, which is not installed: pip install arviz (or arviz-base "
-                "for the data alone)"
-            ) from None
-        return from_dict, True
+
+            return from_dict, True
+    arviz = needed("arviz", "arviz")
     return arviz.from_dict, int(arviz.__version__.split(".")[0]) >= 1

@@ -1,83 +1,104 @@
-"""What ``public/metadata.json`` may hold: the checks of ``docs/metadata.schema.json``."""
+"""What ``public/metadata.json`` may hold: one JSON Schema, and what a schema can't say.
+
+``docs/metadata.schema.json`` is :data:`SCHEMA`, written by
+``python -m dsstan.release.metadata > docs/metadata.schema.json``.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["FORMAT", "check_metadata", "synthetic_columns"]
+__all__ = ["FORMAT", "SCHEMA", "check_metadata", "synthetic_columns"]
 
 FORMAT = "dsstan release 1"
 
-_FILE = re.compile(r"copy_[0-9]{3,9}\.(csv|parquet)")
+Rule = dict[str, Any]
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
+def _object(kind: str | list[str] = "object", /, **properties: Rule) -> Rule:
+    """An object of exactly these keys."""
+    return {
+        "type": kind,
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": properties,
+    }
 
 
-def _count(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _count(least: int, description: str = "") -> Rule:
+    return _about(description, type="integer", minimum=least)
 
 
-def _names(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_text, value))
+def _about(description: str, **rule: Any) -> Rule:
+    return ({"description": description} if description else {}) | rule
 
 
-def _one_of(*choices: str) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and value in choices
-
-
-_MODEL: dict[str, Callable[[Any], bool]] = {
-    "formula": _text,
-    "outcome": _text,
-    "spatial_effect": _text,
-    "distance": _one_of("planar", "degrees", "projected"),
-    "unit": _text,
-    "protection": _text,
-    "effect": _one_of("w", "w*", "plug"),
+_TEXT: Rule = {"type": "string"}
+_NAMES: Rule = {"type": "array", "items": _TEXT}
+_ROUNDING: Rule = {"enum": ["like the input", "none"]}
+_MODEL = _object(
+    formula=_TEXT,
+    outcome=_TEXT,
+    spatial_effect=_TEXT,
+    distance={"enum": ["planar", "degrees", "projected"]},
+    unit=_TEXT,
+    protection=_TEXT,
+    effect={"enum": ["w", "w*", "plug"]},
+)
+_STEP = _object(
+    synthetic_column=_TEXT,
+    model=_MODEL,
+    rounding=_ROUNDING,
+    given=_about("synthetic columns whose values it was drawn given", **_NAMES),
+)
+SCHEMA: Rule = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "public/metadata.json of a dsstan release",
+    **_object(
+        format={"enum": [FORMAT]},
+        software=_TEXT,
+        synthesis={"enum": ["partial"]},
+        synthetic_column=_TEXT,
+        columns=_about(
+            "type of each column, in the order of the columns",
+            type="object",
+            minProperties=1,
+            additionalProperties=_TEXT,
+        ),
+        index_columns=_count(0, "how many columns of a CSV, before all others, are the index"),
+        coordinates={**_NAMES, "minItems": 2, "maxItems": 2},
+        records=_count(1),
+        copies=_count(1),
+        files={
+            "type": "array",
+            "minItems": 1,
+            "items": {**_TEXT, "pattern": r"^copy_[0-9]{3,9}\.(csv|parquet)$"},
+        },
+        model=_MODEL,
+        rounding=_ROUNDING,
+        csv_text={"enum": ["as it is", "quoted"]},
+        combining_rule={"type": ["string", "null"]},
+        imputations=_about(
+            "where the response was missing in some records: the copies are in this order, those "
+            "of the first imputation first",
+            **_object(["object", "null"], count=_count(2), copies_each=_count(2)),
+        ),
+        chain=_about(
+            "where several columns are synthetic: each with its model, in the order in which they "
+            "were drawn",
+            type=["array", "null"],
+            minItems=2,
+            items=_STEP,
+        ),
+        notes=_about(
+            "what an analyst must know of the models beyond the common text, in Markdown", **_NAMES
+        ),
+    ),
 }
-
-_KEYS: dict[str, Callable[[Any], bool]] = {
-    "format": _one_of(FORMAT),
-    "software": _text,
-    "synthesis": _one_of("partial"),
-    "synthetic_column": _text,
-    "columns": lambda v: isinstance(v, dict) and len(v) > 0 and all(map(_text, v.values())),
-    "index_columns": lambda v: _count(v, 0),
-    "coordinates": lambda v: _names(v) and len(v) == 2,
-    "records": lambda v: _count(v, 1),
-    "copies": lambda v: _count(v, 1),
-    "files": lambda v: _names(v) and len(v) > 0 and all(_FILE.fullmatch(name) for name in v),
-    "model": lambda v: _problem(v, _MODEL) is None,
-    "rounding": _one_of("like the input", "none"),
-    "csv_text": _one_of("as it is", "quoted"),
-    "combining_rule": lambda v: v is None or _text(v),
-    "imputations": lambda v: v is None or _problem(v, _IMPUTATIONS) is None,
-    "chain": lambda v: v is None or _steps(v),
-    "notes": _names,
-}
-
-_IMPUTATIONS: dict[str, Callable[[Any], bool]] = {
-    "count": lambda v: _count(v, 2),
-    "copies_each": lambda v: _count(v, 2),
-}
-
-_STEP: dict[str, Callable[[Any], bool]] = {
-    "synthetic_column": _text,
-    "model": lambda v: _problem(v, _MODEL) is None,
-    "rounding": _one_of("like the input", "none"),
-    "given": _names,
-}
-
-
-def _steps(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) >= 2
-        and all(_problem(step, _STEP) is None for step in value)
-    )
+"""Every key is required and no other is allowed."""
 
 
 def synthetic_columns(content: Mapping[str, Any]) -> tuple[str, ...]:
@@ -94,12 +115,10 @@ def check_metadata(content: Any) -> str | None:
     Beyond the schema, the files must be as many as the copies, each once, and the synthetic
     column one of the columns.
     """
-    wrong = _problem(content, _KEYS)
+    wrong = _problem(content, SCHEMA)
     if wrong is not None:
         return wrong
-    if len(content["files"]) != content["copies"] or len(set(content["files"])) != len(
-        content["files"]
-    ):
+    if not len(content["files"]) == content["copies"] == len(set(content["files"])):
         return "does not name each copy once"
     made = synthetic_columns(content)
     if len(set(made)) != len(made) or made[-1] != content["synthetic_column"]:
@@ -112,16 +131,45 @@ def check_metadata(content: Any) -> str | None:
     return None
 
 
-def _problem(content: Any, keys: Mapping[str, Callable[[Any], bool]]) -> str | None:
+def _problem(content: Any, rule: Rule) -> str | None:
     """The first key that is missing, unknown or of a wrong value."""
     if not isinstance(content, dict):
         return "does not hold one object"
-    for key in keys:
+    for key in rule["required"]:
         if key not in content:
             return f"lacks the key {key!r}"
-    if len(content) > len(keys):
+    if len(content) > len(rule["required"]):
         return "holds a key that is not allowed"
-    for key, fine in keys.items():
-        if not fine(content[key]):
+    for key, of_key in rule["properties"].items():
+        if not _allowed(content[key], of_key):
             return f"holds a value of {key!r} that is not allowed"
     return None
+
+
+def _allowed(value: Any, rule: Rule) -> bool:
+    """Whether a value meets a rule; of JSON Schema, what :data:`SCHEMA` uses."""
+    if "enum" in rule:
+        return isinstance(value, str) and value in rule["enum"]
+    kinds = rule["type"]
+    match value:
+        case None:
+            return "null" in kinds
+        case bool():
+            return False
+        case int():
+            return "integer" in kinds and value >= rule["minimum"]
+        case str():
+            return "string" in kinds and bool(re.fullmatch(rule.get("pattern", "(?s:.*)"), value))
+        case list():
+            fits = rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value))
+            return "array" in kinds and fits and all(_allowed(v, rule["items"]) for v in value)
+        case dict() if "properties" in rule:
+            return _problem(value, rule) is None
+        case dict():
+            fits = "object" in kinds and len(value) >= rule["minProperties"]
+            return fits and all(_allowed(v, rule["additionalProperties"]) for v in value.values())
+    return False
+
+
+if __name__ == "__main__":
+    print(json.dumps(SCHEMA, indent=2))

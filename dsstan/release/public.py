@@ -162,7 +162,7 @@ R, `mice::pool.scalar(q, u, rule = "reiter2003")` does it.
 
 _ONE = """## How to use it
 
-There is one copy, so the uncertainty that synthesis adds can't be told from it: the
+There is one copy, so the uncertainty that synthesis adds can't be estimated: the
 combining rules of partially synthetic data need at least two. Estimates are of use,
 their intervals are too narrow.
 """

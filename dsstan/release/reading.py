@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.optional import needed
 from dsstan.release.metadata import check_metadata, synthetic_columns
 from dsstan.table.cells import unquote
 from dsstan.table.csv import check_rows, parsed_csv, read_csv
@@ -260,8 +261,7 @@ def _parquet_copy(path: Path) -> pd.DataFrame:
         geographic = b"geo" in (pyarrow.parquet.read_schema(stream).metadata or {})
     if not geographic:
         return _read_parquet(path)
-    import geopandas
-
+    geopandas = needed("geopandas", "geo")
     with open(path, "rb") as stream:
         table: pd.DataFrame = geopandas.read_parquet(stream)
     return table

@@ -95,7 +95,7 @@ def write_release(
     DisclosureError
         If a record is below the floor.
     ReleaseError
-        If the folder exists or can't be written, or the copies would give away the response
+        If the folder exists or can't be written, or the copies would reveal the response
         or hold text that a spreadsheet runs.
     """
     target = check_target(folder)
@@ -182,7 +182,7 @@ def check_reached(found: Assessment) -> None:
     if found.below_floor.size:
         raise DisclosureError(
             f"{found.floor_remarks()[0]}. Nothing was written: release fewer copies, smooth more, "
-            "lower the floor, or answer for it with accept_below_floor (--accept-below-floor)"
+            "lower the floor, or accept it with accept_below_floor (--accept-below-floor)"
         )
 
 
@@ -205,8 +205,8 @@ def measured(
     check_floor(floor)
     if floor is not None:
         raise InputError(
-            "a floor is held against the attacker's sd, which is known for a Gaussian response "
-            "without gaps and with an unrestricted fit beside it: leave the floor out"
+            "a floor is compared with the attacker's sd, which needs a Gaussian response without "
+            "gaps and an unrestricted fit: leave the floor out"
         )
     return disclosure(release, absolute=absolute)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError, is_number
@@ -109,7 +109,7 @@ class Assessment:
             return np.array([], dtype=np.intp)
         error = np.hypot(self.before.relative_error(), self.after.relative_error())
         few = min(self.before.effective, self.after.effective) - 1.0
-        limit = stats.t.isf(stats.norm.sf(ERRORS), few)
+        limit = -stdtrit(few, ndtr(-ERRORS))
         rise = self.rise
         return np.flatnonzero((np.log(rise) > limit * error) & (rise >= MATERIAL))
 

@@ -8,7 +8,7 @@ normal, so no simulation is needed: the posterior precision of all y at once is
     Lambda = P + sum_l H' Vs^-1 H
 
 with P of the unrestricted model under a flat prior of the coefficients, and H
-and Vs of :func:`dsstan.covariance.copy_law.copy_law`. To know a record is to strike its row
+and Vs of ``dsstan.covariance.copy_law.copy_law``. To know a record is to strike its row
 and column, so with U the records he does not know the variance of y_i is
 (Lambda_UU^-1)_ii. With U = {i} this is the stronger attacker. Records at one
 site hide behind one another: copies carry one w for all, so no number of copies

@@ -179,7 +179,7 @@ def check_matrix(X: Array, owners: list[str], names: list[str], text: str) -> No
         if constant and term != "1" and ("1" in owners or X[0, j] == 0.0):
             raise TableError(
                 f"Term {term!r} of the formula has the same value in every row, so its effect "
-                "cannot be told from the intercept. Take it out."
+                "cannot be separated from the intercept. Take it out."
             )
     missing = [name for name in names if name not in owners]
     if missing:

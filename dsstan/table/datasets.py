@@ -7,7 +7,6 @@ hold a README for each, with source, licence, columns and units.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import warnings
@@ -16,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import platformdirs
 
 from dsstan.core.errors import DatasetError
+from dsstan.core.optional import needed, place_of
 from dsstan.core.resources import data_folder
 
 __all__ = ["load_baltimore", "load_san_francisco", "load_simulated"]
@@ -83,7 +84,7 @@ def load_san_francisco(
         The file ``sanfrancisco.home.sales.rda``, or the folder that holds it.
     bedrooms
         Keep the homes with this number of bedrooms, or these numbers; None keeps all. One
-        bedroom gives the 214 homes of the paper. 0 stands for studios and, mostly, for homes
+        bedroom gives the 214 homes of the paper. 0 means studios and, mostly, for homes
         whose bedrooms nobody entered: their median is 1375 square feet.
 
     Returns
@@ -94,11 +95,12 @@ def load_san_francisco(
 
     Raises
     ------
+    InputError
+        If the extra ``examples`` is not installed.
     DatasetError
         If the file cannot be had, or is not the file meant.
     """
-    import rdata
-
+    rdata = needed("rdata", "examples")
     file = _find_san_francisco(None if path is None else Path(path))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # rdata on the encoding and on R's Date class
@@ -190,16 +192,12 @@ def load_baltimore() -> pd.DataFrame:
 
     Raises
     ------
+    InputError
+        If libpysal is not installed.
     DatasetError
-        If libpysal is not installed, or does not carry the data.
+        If it does not carry the data.
     """
-    spec = importlib.util.find_spec("libpysal")  # found without the cost of importing it
-    if spec is None or spec.origin is None:
-        raise DatasetError(
-            "The Baltimore data come with the package libpysal, which is not installed. "
-            'Install it with: pip install "dsstan[examples]"'
-        )
-    file = Path(spec.origin).parent / "examples" / "baltim" / "baltimore.geojson"
+    file = place_of("libpysal", "examples") / "examples" / "baltim" / "baltimore.geojson"
     if not file.is_file():
         raise DatasetError(
             "The installed libpysal does not carry the Baltimore data (its example 'baltim'). "
@@ -244,16 +242,14 @@ def _verified(file: Path, where: str) -> Path:
     if hashlib.sha256(file.read_bytes()).hexdigest() != _SF_SHA256:
         raise DatasetError(
             f"The file {_SF_FILE!r} {where} is not the one meant: its SHA-256 is not "
-            f"{_SF_SHA256}. Replace it, or take it away to have it downloaded."
+            f"{_SF_SHA256}. Replace it, or delete it to have it downloaded."
         )
     return file
 
 
 def _download() -> Path:
     """The file from the user's cache, downloaded on first use."""
-    import platformdirs
-    import pooch
-
+    pooch = needed("pooch", "examples")
     pooch.get_logger().setLevel("WARNING")
     base = os.environ.get("DSSTAN_SF_URL", _SF_URL).rstrip("/")
     try:
@@ -270,7 +266,7 @@ def _download() -> Path:
             else f"the download from {base} failed ({type(error).__name__})"
         )
         raise DatasetError(
-            f"The San Francisco data {_SF_FILE!r} could not be had: {why}. There are four "
+            f"The San Francisco data {_SF_FILE!r} could not be obtained: {why}. There are four "
             "ways: pass its path; set DSSTAN_DATA to the folder that holds it; put it in the "
             f"folder 'data' of the user's cache for dsstan; or download it with network access "
             "(DSSTAN_SF_URL names another server)."
@@ -283,8 +279,6 @@ def san_francisco_source() -> str | None:
 
     Only looked for, not read: its checksum is verified on loading.
     """
-    import platformdirs
-
     cached = Path(platformdirs.user_cache_dir("dsstan")) / "data" / _SF_FILE
     for file in (*_from_environment(), cached):
         if file.is_file():

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.core.errors import CoordinateError, describe_rows
+from dsstan.core.optional import needed
 from dsstan.table.coordinates import is_geodataframe
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def as_points(table: pd.DataFrame, problem: Problem) -> pd.DataFrame:
     """
     if not is_geodataframe(problem.table):
         return table
-    import geopandas
-
+    geopandas = needed("geopandas", "geo")
     found: pd.DataFrame = geopandas.GeoDataFrame(table, geometry=problem.table.geometry)
     return found
 
@@ -64,9 +64,7 @@ def as_cells(surface: pd.DataFrame, problem: Problem, size: float | None) -> pd.
     """
     if not is_geodataframe(problem.table):
         return surface
-    import geopandas
-    import shapely
-
+    geopandas, shapely = needed("geopandas", "geo"), needed("shapely", "geo")
     factor = _crs_units(problem)
     x, y = (factor * surface[axis].to_numpy() for axis in ("x", "y"))
     if size is None:

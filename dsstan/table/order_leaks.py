@@ -27,7 +27,7 @@ _REPEATED = 2**16
 MOSTLY = 0.9
 """Share of the cells of text that must be numbers for it to count as numbers."""
 NEARLY = 0.98
-"""Rank correlation with the response from which on a column stands for it."""
+"""Rank correlation with the response from which on a column reveals the response."""
 SORTED = 0.9
 """Share of the records in order, beyond chance, from which on rows count as sorted."""
 _SCREENED = 20_000
@@ -197,7 +197,7 @@ def check_rows(values: NDArray[np.float64], response: str) -> None:
 
 
 def check_order(problem: Problem) -> None:
-    """Refuse a table whose order of rows, or index, gives the response away.
+    """Refuse a table whose order of rows, or index, reveals the response.
 
     Copies keep both, so a table sorted by the response would publish who has the most.
 
@@ -243,7 +243,7 @@ def _may_be(a: Floats, b: Floats) -> bool:
         return True
     some = np.random.default_rng(a.size).choice(a.size, _SCREENED, replace=False)
     a, b = a[some], b[some]
-    # Where most records share one value the few others decide, and a part of them tells little.
+    # Where most records share one value the few others decide, and a sample of them is not enough.
     if max(np.unique(each, return_counts=True)[1].max() for each in (a, b)) > _SCREENED / 2:
         return True
     return bool(abs(float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])) >= _CLEAR)

@@ -21,7 +21,7 @@ from dsstan.core.progress import progress_bar
 from dsstan.table.columns import check_names, require_column
 from dsstan.table.coordinates import from_columns, locate
 from dsstan.table.formula import parse
-from dsstan.table.parquet_source import ParquetSource, open_source, told, wide
+from dsstan.table.parquet_source import ParquetSource, naming, open_source, wide
 from dsstan.table.problem import Problem, prepare
 
 __all__ = ["ParquetProblem", "prepare_parquet"]
@@ -131,7 +131,7 @@ def prepare_parquet(
     needed = {parsed.response, *parsed.columns, *(coords or ()), *also}
     for column in source.schema:
         if getattr(column.type, "ordered", False):
-            source.categories(column.name)  # can be told in one order
+            source.categories(column.name)  # refuses what has several orders
     table = _read(source, needed, set(parsed.columns), progress)
     problem = prepare(
         table,
@@ -169,7 +169,7 @@ def _read(
             for name, column in zip(names, batch.columns, strict=True):
                 parts[name].append(column.dictionary_encode() if name in text else column)
             advance((start + batch.num_rows) / source.n_records)
-    with told(source.files[0]):
+    with naming(source.files[0]):
         columns = {
             name: pa.chunked_array(parts.pop(name), None if name in text else types[name])
             for name in names

@@ -16,7 +16,7 @@ import pandas as pd
 
 from dsstan.core.errors import InputError, ReleaseError, TableError
 
-__all__ = ["CELLS", "ParquetSource", "open_source", "told", "wide"]
+__all__ = ["CELLS", "ParquetSource", "open_source", "naming", "wide"]
 
 CELLS = 2**20
 """Cells that are read at a time, of all columns; a row group with more is read in parts."""
@@ -64,7 +64,7 @@ class ParquetSource:
     @cached_property
     def empty(self) -> pd.DataFrame:
         """The table without its rows; columns, index and types as pandas reads them."""
-        with told(self.files[0]):
+        with naming(self.files[0]):
             return self.schema.empty_table().to_pandas()  # type: ignore[no-any-return]
 
     @cached_property
@@ -108,7 +108,7 @@ class ParquetSource:
         """
         start, rows = 0, min(MOST, max(LEAST, CELLS // len(names)))
         for path in self.files:
-            with told(path), open(path, "rb") as stream:
+            with naming(path), open(path, "rb") as stream:
                 reader = _reader(stream)
                 for group in range(reader.num_row_groups):
                     batches = reader.iter_batches(rows, row_groups=[group], columns=list(names))
@@ -119,7 +119,7 @@ class ParquetSource:
     def column(self, name: str) -> Iterator[pd.Series]:
         """One column in pieces, as pandas; of the column's own type where a piece allows it."""
         for _, batch in self.pieces([name]):
-            with told(self.files[0]):
+            with naming(self.files[0]):
                 column = batch.column(0).to_pandas()
             yield column
 
@@ -205,7 +205,7 @@ def open_source(path: Path) -> ParquetSource:
     first, rows, groups, stamps = None, [], 0, []
     for file in files:
         stamps.append(_stamp(file))
-        with told(file), open(file, "rb") as stream:
+        with naming(file), open(file, "rb") as stream:
             reader = _reader(stream)
             schema = reader.schema_arrow
             rows.append(reader.metadata.num_rows)
@@ -245,7 +245,8 @@ def _files_of(path: Path) -> tuple[Path, ...]:
             )
         if inner.suffix.lower() not in _KINDS:
             raise InputError(
-                f"{path.name} holds {inner.name!r}, which is neither .parquet nor .pq: take it away"
+                f"{path.name} holds {inner.name!r}, which is neither .parquet nor .pq: "
+                "move it to another folder"
             )
     if not found:
         raise InputError(f"the folder {path.name} holds no Parquet file")
@@ -260,14 +261,14 @@ def _reader(stream: Any) -> Any:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What tells whether a file is still the same."""
+    """Device, inode, size and time of a file: a changed file has another stamp."""
     there = os.stat(path)
     return there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Tell of a file that can't be read, by its name; the texts of Arrow may hold values."""
+def naming(path: Path) -> Iterator[None]:
+    """Report a file that can't be read by its name; the texts of Arrow may hold values."""
     try:
         yield
     except (MemoryError, InputError):

@@ -371,7 +371,7 @@ def _check_extent(sites: Array, names: tuple[str, str]) -> None:
     if not (np.isfinite(farthest**2) and farthest**2 > np.finfo(np.float64).tiny):
         raise CoordinateError(
             f"The distances between the sites of {names[0]!r} and {names[1]!r} are too large or "
-            "too small to reckon with. Give the coordinates in another unit."
+            "too small to compute with. Give the coordinates in another unit."
         )
 
 
@@ -447,7 +447,7 @@ def _check_frame(frame: pd.DataFrame) -> None:
         )
     if frame.index.has_duplicates:
         raise TableError(
-            "Index labels must be unique, so that a record can be told from another; they "
+            "Index labels must be unique, so that records can be distinguished; they "
             f"repeat in {describe_rows(frame.index.duplicated(keep=False))}. Use "
             "table.reset_index(drop=True) first."
         )

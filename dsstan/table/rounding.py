@@ -1,7 +1,7 @@
 """Round the copies as the response's column is rounded.
 
-A column of whole thousands, or of prices with two decimals, would otherwise be told from its
-copies at a glance, and a value that is equal to the original to the last digit would stand out.
+A column of whole thousands, or of prices with two decimals, would otherwise differ visibly from its
+copies, and a value that is equal to the original to the last digit would stand out.
 What is learnt from the column is how often its values are multiples of 1, 5, 10, 50, ... (or of
 0.01, 0.05, 0.1, ...), never which.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 __all__ = ["FEWEST", "ROUNDINGS", "Rounding", "find_rounding"]
 
@@ -22,7 +21,7 @@ Floats = NDArray[np.float64]
 
 ROUNDINGS = ("auto", "none")
 FEWEST = 3
-"""A step that fewer records than this show is not copied, since it would tell of them."""
+"""A step that fewer records than this show is not copied, since it would reveal them."""
 
 _MOST_DECIMALS = 12
 _CHANCE = 1e-3  # false alarms of heaping where there is none, for each step
@@ -38,7 +37,7 @@ class Rounding:
     decimals
         The steps are counted in units of ``10 ** -decimals``.
     units
-        Steps in these units, each a divisor of the next; 0 stands for a value that is not
+        Steps in these units, each a divisor of the next; 0 means a value that is not
         rounded.
     shares
         Share of values that is rounded to each step; they add up to 1.
@@ -171,6 +170,8 @@ def _chain(counts: list[int], spread: float, decimals: int) -> list[int]:
 
 def _shares(units: list[int], found: list[int], n: int) -> list[float]:
     """Share of values rounded to each step, by the count of multiples of each, of n values."""
+    from scipy.stats import binom  # half a second to import
+
     shares: list[float] = []
     for k, unit in enumerate(units):
         left = found[0] / n - sum(shares)

@@ -92,7 +92,7 @@ def report(rows: Sequence[Row]) -> str:
         "",
         f'- **dsstan**: `dsstan.fit(problem, covariance="auto")` on the embedded engine, exact up '
         f"to 2000 records, then Vecchia's approximation with {NEIGHBOURS} neighbours; preparation, "
-        "surface and checks included. A first fit that is not told has numba compile its loops.",
+        "surface and checks included. A first fit, not counted, has numba compile its loops.",
         "- **plain Stan program**: `stan/reference/cholesky.stan`, a Cholesky factor of V in every "
         "gradient, on the embedded engine, which interprets the program where CmdStan compiles it.",
         "- **NumPyro, NUTS** and **PyMC with nutpie**: the same, in double precision, with "

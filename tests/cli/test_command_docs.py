@@ -8,11 +8,11 @@ import signal
 
 import pytest
 import typer
-from test_app import MODEL, inside  # noqa: F401
+from test_command_line import MODEL, inside  # noqa: F401
 
 import dsstan as ds
 from conftest import ROOT, small_table
-from dsstan.cli.app import EPILOG, app
+from dsstan.cli.command_line import EPILOG, app
 from dsstan.cli.exit_codes import EXIT_CODES, EXIT_INTERRUPTED
 from dsstan.cli.session import LOG_LEVELS
 from dsstan.release.write import write_release

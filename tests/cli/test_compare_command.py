@@ -140,7 +140,7 @@ def test_synthesise_reports_the_attacker_and_the_floor(file, tmp_path):
     assert result.returncode == 0, result.stderr
     attacker = json.loads((out / "confidential" / "summary.json").read_text())["attacker"]
     assert "Published as collected: east, north, x" in result.stdout
-    assert "smallest sd left to one who knows all other records" in result.stdout
+    assert "smallest sd left to an intruder who knows all other records" in result.stdout
     assert f"{attacker['floor']['records_below']} of 60 records are below" in result.stdout
     for group in ("flagged", "unflagged"):
         least = attacker["restricted"][group]["4"]["known"]["smallest"]

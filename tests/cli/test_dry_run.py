@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from memory import table_of
-from test_app import MODEL, inside  # noqa: F401
+from test_command_line import MODEL, inside  # noqa: F401
 
 import dsstan as ds
 from conftest import small_table
 from dsstan.cli import rehearsal as _rehearsal
 from dsstan.cli.dry_run import METHOD, plan_release
 from dsstan.cli.rehearsal import FEW, SMALL, _of, _part, _some_rows, estimate_release, rehearse
+from dsstan.copies.options import ReleaseOptions
 from dsstan.core.errors import InputError
 from dsstan.covariance import approximations
 
-SETTINGS = {
-    **{"coords": ("s1", "s2"), "distance": None, "crs": None, "name": "t", "copies": 20},
-    **{"seed": None, "threshold": 0.05, "correlation": None, "neighbour": 1, "gamma": np.inf},
-    **{"protection": "paper", "engine": "embedded", "rounding": "auto", "priors": None},
-    **{"chains": 2, "warmup": 200, "samples": 200, "adapt_delta": 0.9},
-}
+OPTIONS = ReleaseOptions(
+    **{"coords": ("s1", "s2"), "name": "t", "threshold": 0.05, "engine": "embedded"},
+    **{"chains": 2, "warmup": 200, "samples": 200},
+)
 
 
 @pytest.fixture
@@ -112,8 +113,8 @@ def test_a_comparison_can_be_tried_dry(inside, file, confined):  # noqa: F811
 
 def test_the_number_flagged_and_the_programs_are_those_of_the_fits(free, kept):
     problem = kept.problem
-    settings = {**SETTINGS, "coords": ("east", "north"), "threshold": 0.15}
-    plan = plan_release(problem.table, problem.formula, settings, floor=None, target="out")
+    options = replace(OPTIONS, coords=("east", "north"), threshold=0.15)
+    plan = plan_release(problem.table, problem.formula, options, floor=None, target="out")
     assert plan.what["flagged"] == kept.weights.n_flagged
     assert plan.what["programs"] == [free.program, kept.program]
 
@@ -132,9 +133,10 @@ def test_the_engine_programs_and_covariance_of_a_plan_are_those_of_the_run(
     more = {"coords": ("east", "north"), "threshold": 0.15, "copies": 4, "imputations": None}
     more |= {"protection": protection, "missing": "draw", "covariance": covariance}
     more |= {"warmup": 50, "samples": 50, "imputations": 2 if gaps else None, "seed": 3}
-    settings = {**SETTINGS, **more}
-    plan = plan_release(table, "log(value) ~ x", settings, floor=None, target="out").what
-    release = ds.protect(table, "log(value) ~ x", accept_failed=True, progress=False, **settings)
+    more |= {"chains": 2, "engine": "embedded"}
+    options = ReleaseOptions(**more)
+    plan = plan_release(table, "log(value) ~ x", options, floor=None, target=Path("out")).what
+    release = ds.protect(table, "log(value) ~ x", accept_failed=True, progress=False, **more)
     free, kept = release.fit.start, release.fit
     assert plan["programs"] == [free.program, kept.program]
     assert plan["engine"] == free.engine == kept.engine
@@ -152,9 +154,7 @@ def test_a_rule_by_correlation_leaves_the_number_flagged_open(file, inside, conf
 def test_the_estimate_adds_up_what_the_pieces_took(monkeypatch):
     """Times are given, so that nothing depends on the machine: one copy 1 s, each more 0.5 s."""
     problem = ds.prepare(table_of(40), "log(value) ~ 1", coords=("s1", "s2"))
-    sampler = {"engine": "embedded", "priors": None, "chains": 2, "warmup": 200, "samples": 200}
-    restricted = {"gamma": np.inf, "protection": "paper"}
-    rehearsed = rehearse(problem, {"distance": 0.05}, restricted, sampler)
+    rehearsed = rehearse(problem, OPTIONS)
     times = iter([1.0, 1.0 + 0.5 * (FEW - 1), 7.0, 0.25])  # copies, copies, attack, tables
     monkeypatch.setattr(_rehearsal, "_timed", lambda call: (next(times), call()))
     found, _ = estimate_release(rehearsed, 21, 0.75)
@@ -253,5 +253,5 @@ def test_a_rehearsal_that_fails_leaves_the_plan_without_an_estimate(monkeypatch)
 
     monkeypatch.setattr("dsstan.cli.dry_run.rehearse", fail)
     with warnings.catch_warnings():
-        plan = plan_release(table_of(40), "log(value) ~ 1", SETTINGS, floor=None, target="out")
+        plan = plan_release(table_of(40), "log(value) ~ 1", OPTIONS, floor=None, target="out")
     assert (plan.estimate, plan.reason) == (None, "no rehearsal")

@@ -21,7 +21,14 @@ ADVICE = {
 """Words of which a message with this exit code holds one."""
 
 
-@pytest.mark.parametrize("name", FAULTS)
+BY_DAY = ("the working folder is not there", "SIGTERM during a fit")
+"""Faults of every run; the others are done at night."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in BY_DAY else pytest.mark.nightly("faults")) for n in FAULTS],
+)
 def test_after_a_fault_there_is_a_whole_release_or_none_and_nothing_else(name, tmp_path):
     _, codes, release = FAULTS[name]
     try:

@@ -8,13 +8,13 @@ import tomllib
 import numpy as np
 import pandas as pd
 import pytest
-from test_app import inside  # noqa: F401
+from test_command_line import inside  # noqa: F401
 
 from conftest import small_table
-from dsstan.cli.app import synthesise
+from dsstan.cli.command_line import synthesise
 from dsstan.cli.commands.init import PLACEHOLDERS, job_text
 from dsstan.cli.job import job_keys, read_job
-from dsstan.cli.options import GROUPS
+from dsstan.copies.options import GROUPS
 
 COMMENTED = re.compile(r"^# (\w+) = ", re.MULTILINE)
 """A key that stands at its default."""

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from test_app import inside  # noqa: F401
+from test_command_line import inside  # noqa: F401
 
 import dsstan as ds
 from dsstan.release.write import write_release

@@ -8,8 +8,8 @@ import shutil
 import jsonschema
 import pandas as pd
 import pytest
-from test_app import MODEL, QUICK, run
 from test_command_docs import quoted, section
+from test_command_line import MODEL, QUICK, run
 from test_secrets import environment as confined
 from test_secrets import job, needles, place, planted_table  # noqa: F401
 

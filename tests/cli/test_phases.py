@@ -12,14 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from test_app import MODEL, QUICK, environment
+from test_command_line import MODEL, QUICK, environment
 
 import dsstan as ds
 from conftest import small_table
 from dsstan.cli import phases as _phases
 from dsstan.cli.session import SESSION
 from dsstan.core import progress
-from dsstan.core.progress import is_watched, phase, progress_bar, watched_by
+from dsstan.core.progress import phase, progress_bar, watched_by
 
 STEPS_SEEN = 5
 """Of the forty shares that two chains tell, so many at least on a machine however busy."""
@@ -58,8 +58,24 @@ def test_who_asked_for_no_progress_is_not_told_of():
 
 def test_a_watcher_leaves_with_its_block():
     with watched_by(Recorder()):
-        assert is_watched()
-    assert not is_watched()
+        assert progress._watcher is not None
+    assert progress._watcher is None
+
+
+@pytest.mark.parametrize(
+    ("terminal", "show", "shown"),
+    [(True, None, True), (True, False, False), (False, None, False), (False, True, True)],
+)
+def test_a_bar_is_shown_in_a_terminal_by_default(monkeypatch, terminal, show, shown):
+    text = io.StringIO()
+    text.isatty = lambda: terminal
+    monkeypatch.setattr(sys, "stderr", text)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bar("copies", show) as advance, progress_bar("inside", show) as inner:
+        inner(1.0)
+        advance(0.5)
+    assert all((label in text.getvalue()) == shown for label in ("copies", "inside"))
+    assert progress._watcher is None
 
 
 @pytest.fixture

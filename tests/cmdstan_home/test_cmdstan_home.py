@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -381,10 +380,7 @@ def test_missing_data_fail_with_the_name_of_the_variable(
         sample(model, data={"N": 0, "y": [], "refuse": 0})
 
 
-@pytest.mark.skipif(
-    os.environ.get("DSSTAN_TEST_THREADS") != "1",
-    reason="compiles the main program again, for minutes: DSSTAN_TEST_THREADS=1",
-)
+@pytest.mark.nightly("compiles the main program again, for minutes")
 def test_a_program_with_threads_gives_the_same_draws(
     model: cmdstanpy.CmdStanModel, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from scipy.spatial import distance
-from test_app import MODEL, inside  # noqa: F401
+from test_command_line import MODEL, inside  # noqa: F401
 
 import dsstan as ds
 from conftest import small_table

@@ -19,7 +19,7 @@ import dsstan as ds
 from conftest import ROOT
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.comparison.frontier import RISKS, UTILITIES, compare
-from dsstan.comparison.scores import Setting, Store, _sets, measure
+from dsstan.comparison.scores import ProtectionSetting, Store, _sets, measure
 from dsstan.core.errors import InputError
 from dsstan.release.pictures.risk_plots import plot_frontier
 from dsstan.risk.attacker import attack
@@ -329,6 +329,6 @@ def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_bytes(tmp_path):
 
 
 def test_a_setting_names_itself():
-    assert str(Setting("none")) == "no protection"
-    assert str(Setting("distance", 0.01, 4.0, "paper")) == "M = 0.01, gamma 4, paper"
-    assert str(Setting("correlation", 0.2, np.inf, "cut")) == "c = 0.2, cut"
+    assert str(ProtectionSetting("none")) == "no protection"
+    assert str(ProtectionSetting("distance", 0.01, 4.0, "paper")) == "M = 0.01, gamma 4, paper"
+    assert str(ProtectionSetting("correlation", 0.2, np.inf, "cut")) == "c = 0.2, cut"

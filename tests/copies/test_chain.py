@@ -16,6 +16,7 @@ from dsstan.analysis.pmse import pmse
 from dsstan.analysis.pooling import pool
 from dsstan.analysis.spatial_utility import compare_morans_i, spatial_regression
 from dsstan.cli.commands.steps import run_chain
+from dsstan.cli.options import Run
 from dsstan.copies.chain import check_chain
 from dsstan.core.errors import InputError, TableError
 from dsstan.models.adaptive.fit import fit_adaptive
@@ -367,8 +368,7 @@ gamma = 4.0
 
 def run(folder, text, table, **how):
     table.to_csv(folder / "homes.csv", index=False)
-    options = {"dry_run": False, "as_json": False, "verbose": False} | how
-    run_chain(tomllib.loads(text), folder / "job.toml", **options)
+    run_chain(tomllib.loads(text), folder / "job.toml", Run(**how))
 
 
 def test_a_job_describes_a_chain(tmp_path, table, capsys):

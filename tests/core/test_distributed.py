@@ -1,4 +1,4 @@
-"""Worker processes: the same bytes as without them, whoever is lost; strata, frontier, resume."""
+"""Workers: the same bytes as without them, whoever is lost; strata, frontier, resume."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
@@ -23,11 +22,10 @@ import dsstan as ds
 from conftest import ROOT, small_table
 from dsstan.comparison.frontier import compare
 from dsstan.copies.strata import fit_strata
-from dsstan.core import distributed
-from dsstan.core.distributed import connect
-from dsstan.core.errors import DsstanWarning, InputError, ReleaseError
-from dsstan.core.workers import single_threaded
-from dsstan.core.workspace import leftovers, remove
+from dsstan.core.distributed import VERSIONS, check_versions, connect
+from dsstan.core.errors import DsstanWarning, EngineError, InputError, ReleaseError
+from dsstan.core.executors import LocalProcesses, single_threaded
+from dsstan.core.workspace import leftovers, private_folder, remove
 from dsstan.covariance.approximations import EXACT, Vecchia
 from dsstan.covariance.vecchia.spread import (
     DistributedStatistics,
@@ -76,18 +74,48 @@ def tree(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """A real scheduler and two worker processes on loopback."""
+def processes(tmp_path_factory):
+    """Two worker processes of this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSSTAN_WORKDIR", str(tmp_path_factory.mktemp("work")))
         before = dict(os.environ)
         with connect(2) as found:
-            # Else numba and BLAS of this process would be left with one thread.
-            assert not [k for k, v in os.environ.items() if "THREADS" in k and before.get(k) != v]
+            assert dict(os.environ) == before
             yield found
-        assert not found.folder.exists()
-        changed = set(os.environ.items()) ^ set(before.items())
-        assert {name for name, _ in changed} <= {"PYTEST_CURRENT_TEST"}
+            before = dict(os.environ)
+        assert dict(os.environ) == before
+
+
+@pytest.fixture(scope="module")
+def dask():
+    """A real scheduler on loopback and two workers, with TLS."""
+    from distributed import Client, LocalCluster
+    from distributed.security import Security
+
+    with (
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            protocol="tls",
+            security=Security.temporary(),
+        ) as scheduler,
+        Client(scheduler, set_as_default=False) as client,
+        connect(client) as found,
+    ):
+        yield found
+
+
+@pytest.fixture(scope="module", params=["processes", "dask"])
+def cluster(request):
+    """Both kinds of workers."""
+    return request.getfixturevalue(request.param)
+
+
+def pids(cluster) -> set[int]:
+    """Processes of the workers, which take a tenth of a second for each task."""
+    return {pid for _, (pid, _) in cluster.each(process, {n: (0.1,) for n in range(8)})}
 
 
 @pytest.fixture(scope="module")
@@ -122,11 +150,12 @@ def slowly(*arguments):
     return block_sums(*arguments)
 
 
-def process(_=None):
+def process(seconds: float = 0.0):
     """On a worker: its process, and its numbers of threads."""
     import numba
     from threadpoolctl import threadpool_info
 
+    time.sleep(seconds)
     blas = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
     return os.getpid(), (numba.get_num_threads(), max(blas, default=1))
 
@@ -140,29 +169,24 @@ def test_this_process_keeps_its_threads(cluster, source):
     assert numba.config.NUMBA_NUM_THREADS == numba.config.NUMBA_DEFAULT_NUM_THREADS
 
 
-def test_workers_are_processes_of_this_machine_with_one_thread_each(cluster):
-    found = cluster.client.run(process)
-    assert all(address.startswith("tls://127.0.0.1:") for address in found)
-    assert len({pid for pid, _ in found.values()} - {os.getpid()}) == 2
-    inside = [outcome for _, outcome in cluster.each(single_process, [(1,)] * 4)]
-    assert {threads for _, threads in inside} == {(1, 1)}
+def test_a_task_has_one_thread_in_a_process_of_its_own(cluster):
+    found = dict(cluster.each(process, {n: (0.1,) for n in range(8)}))
+    assert set(found) == set(range(8))
+    assert {threads for _, threads in found.values()} == {(1, 1)}
+    assert len({pid for pid, _ in found.values()} - {os.getpid()}) == 2 == cluster.workers
 
 
-def single_process(_):
-    return process()
+def test_workers_that_are_started_have_no_port_that_others_could_reach(processes):
+    import psutil
+
+    for pid in pids(processes):
+        assert psutil.Process(pid).parent().pid == os.getpid()
+        assert psutil.Process(pid).net_connections("all") == []
 
 
 def test_sums_by_two_workers_are_the_same_bytes_as_without(cluster, problem, source, plain):
     with spread(source, cluster) as spread_out:
         assert isinstance(spread_out, DistributedStatistics)
-        assert same(narrowed_surface(spread_out, *bounds(problem)), plain)
-
-
-def test_workers_that_cannot_read_the_folder_are_sent_the_records_once(
-    cluster, problem, source, plain
-):
-    apart = dataclasses.replace(cluster, files=False)
-    with spread(source, apart) as spread_out:
         assert same(narrowed_surface(spread_out, *bounds(problem)), plain)
 
 
@@ -178,89 +202,117 @@ def test_the_bytes_do_not_depend_on_the_blocks_of_a_task(cluster, source, monkey
             assert found.tobytes() == source.sums(phi, r, records).tobytes()
 
 
-@pytest.mark.parametrize("files", [True, False])
+@pytest.mark.parametrize("lost", [1, 2])
 def test_workers_that_are_killed_cost_their_tasks_and_not_the_run(
-    cluster, source, monkeypatch, files
+    cluster, source, monkeypatch, lost
 ):
-    """One of two that read files; both, with the records that they were sent."""
     monkeypatch.setattr("dsstan.covariance.vecchia.spread.block_sums", slowly)
     phi, r = np.geomspace(2.0, 20.0, 6), np.geomspace(0.01, 1.0, 5)
-    with spread(source, dataclasses.replace(cluster, files=files)) as spread_out:
+    victims = sorted(pids(cluster))[:lost]
+    with spread(source, cluster) as spread_out:
         nodes = spread_out.at(phi, r)
         found = [next(nodes)]
-        victims = list(cluster.client.run(os.getpid).values())[: 1 if files else 2]
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         found += nodes
     for one, other in zip(found, source.at(phi, r), strict=True):
         assert one.tobytes() == other.tobytes()
-    cluster.client.wait_for_workers(2, timeout=60)
-    assert not set(victims) & set(cluster.client.run(os.getpid).values())
+    wait_until(lambda: len(pids(cluster) - set(victims)) == 2)
+
+
+def dies(name: str) -> str:
+    """On a worker: a task that ends its process, or one that is done a little later."""
+    time.sleep(0.2)
+    if name == "bad":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return name
+
+
+def test_a_task_that_ends_its_process_again_and_again_costs_itself_alone(cluster):
+    found = dict(cluster.each(dies, {name: (name,) for name in ("a", "bad", "b", "c")}))
+    good = {name for name, outcome in found.items() if outcome == name}
+    assert "ended the worker processes" in str(found["bad"])
+    if isinstance(cluster, LocalProcesses):
+        assert good == set("abc")
+    # Dask blames all that stood on a worker that died, so that it may give up another too.
+    assert good
+    assert all(isinstance(found[name], EngineError) for name in set(found) - good)
 
 
 def test_no_task_carries_the_records(cluster, source, monkeypatch):
-    sizes = []
-    submit = cluster.client.submit
+    sizes, each = [], type(cluster).each
 
-    def weighed(*arguments, **how):
-        sizes.append(len(pickle.dumps(arguments)))
-        return submit(*arguments, **how)
+    def weighed(self, function, calls):
+        sizes.extend(len(pickle.dumps(call)) for call in calls.values())
+        return each(self, function, calls)
 
-    monkeypatch.setattr(cluster.client, "submit", weighed)
+    monkeypatch.setattr(type(cluster), "each", weighed)
     some = np.arange(0, len(source.sites), 2)
     with spread(source, cluster) as spread_out:
         spread_out.sums(np.array([3.0, 9.0]), np.geomspace(0.01, 1.0, 40), some)
     assert len(sizes) >= 2
-    # Nodes and names only: 40 numbers, six paths. The places alone are fifty times as much.
+    # Nodes and names only: 40 numbers, two names. The places alone are fifty times as much.
     assert max(sizes) < 4000 < some.nbytes / 4
 
 
-def test_what_workers_read_is_for_the_owner_alone_and_gone_afterwards(cluster, source):
-    with spread(source, cluster):
-        modes = tree(cluster.folder)
-        assert sum(name.endswith(".npy") for name in modes) == 5
-        assert all(mode & 0o077 == 0 for mode in modes.values())
-    assert not [name for name in tree(cluster.folder) if name.endswith(".npy")]
-    assert cluster.client.run(held_marks) == {
-        address: 0 for address in cluster.client.scheduler_info(n_workers=-1)["workers"]
-    }
+def test_what_processes_are_sent_is_written_nowhere_and_gone_afterwards(processes, source):
+    import psutil
+
+    for expected in (1, 0):
+        with spread(source, processes) if expected else nullcontext():
+            calls = {n: (0.1,) for n in range(8)}
+            assert {held for _, held in processes.each(held_by_process, calls)} == {expected}
+            for pid in pids(processes):
+                assert [f for f in psutil.Process(pid).open_files() if f.mode != "r"] == []
+            assert list(Path(os.environ["DSSTAN_WORKDIR"]).iterdir()) == []
 
 
-def held_marks():
-    """On a worker: sets of records that it still holds."""
-    from dsstan.core.workers import _HELD
+def held_by_process(seconds):
+    """On a worker: how many things it holds that are shared."""
+    from dsstan.core.executors import _HELD
 
+    time.sleep(seconds)
     return len(_HELD)
 
 
+def test_what_a_cluster_is_sent_is_gone_afterwards(dask, source):
+    def by_worker(dask_worker):
+        return len([name for name in dask_worker.plugins if name.startswith("dsstan-")])
+
+    def by_scheduler(dask_scheduler):
+        return len([name for name in dask_scheduler.worker_plugins if name.startswith("dsstan-")])
+
+    for expected in (1, 0):
+        with spread(source, dask) if expected else nullcontext():
+            assert set(dask.client.run(by_worker).values()) == {expected}
+            assert dask.client.run_on_scheduler(by_scheduler) == expected
+
+
 def test_a_client_reaches_the_same_workers_and_an_address_without_a_scheduler_is_refused(
-    cluster, source, monkeypatch
+    dask, source, monkeypatch
 ):
     phi, r = np.array([5.0]), np.array([0.1, 1.0])
-    with connect(cluster.client) as by_client, spread(source, by_client) as spread_out:
-        assert by_client.files
+    with connect(dask.client) as by_client, spread(source, by_client) as spread_out:
         assert spread_out.sums(phi, r).tobytes() == source.sums(phi, r).tobytes()
-    assert cluster.client.status == "running"
+    assert dask.client.status == "running"
     monkeypatch.setattr("dsstan.core.distributed.WAIT", 2)
     with pytest.raises(InputError, match="no scheduler"), connect("tcp://127.0.0.1:9"):
         pass
 
 
-def test_nobody_without_its_key_reaches_a_scheduler_that_was_started(cluster):
-    from distributed import Client
-    from distributed.security import Security
+def test_a_scheduler_that_is_lost_ends_the_run_with_an_error(source):
+    from distributed import Client, LocalCluster
 
-    address = cluster.client.scheduler.address
-    pages = f"http://127.0.0.1:{cluster.client.cluster.scheduler.http_server.port}"
-    for page in ("status", "info/main/workers.html", "json/counts.json", "metrics"):
-        with pytest.raises(HTTPError, match="404"):
-            urlopen(f"{pages}/{page}", timeout=5)
-    for address_of_other, key in (
-        (address, Security.temporary()),
-        (address.replace("tls:", "tcp:"), None),
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as it,
+        Client(it, set_as_default=False) as client,
+        connect(client) as workers,
     ):
-        with pytest.raises(OSError, match=r"."):
-            Client(address_of_other, security=key, timeout=2, set_as_default=False)
+        each = workers.each(time.sleep, {n: (0.2,) for n in range(20)})
+        next(each)
+        client.restart(wait_for_workers=False)
+        with pytest.raises(EngineError, match="was lost"):
+            list(each)
 
 
 def test_a_scheduler_without_encryption_is_reached_by_its_address_with_a_warning(source):
@@ -315,21 +367,29 @@ def test_what_is_no_cluster_is_refused(wrong):
         pass
 
 
-@pytest.mark.parametrize("package", ["distributed", "cryptography"])
-def test_without_the_package_the_error_says_how_to_install_it(monkeypatch, package):
-    import importlib.util
-
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name == package else find(name, *a)
-    )
-    with pytest.raises(InputError, match=r'pip install "dsstan\[distributed\]"'), connect(1):
+def test_without_dask_a_scheduler_is_refused_and_processes_work():
+    code = """
+import os, sys
+sys.modules["distributed"] = None
+from dsstan.core.errors import InputError
+from dsstan.core.distributed import connect
+with connect(1) as workers:
+    print(*dict(workers.each(os.getpid, {"a": ()})))
+try:
+    with connect("tcp://127.0.0.1:9"):
         pass
+except InputError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    first, second = done.stdout.splitlines()
+    assert first == "a", done.stderr
+    assert second.endswith('pip install "dsstan[distributed]"')
 
 
 def test_dask_is_not_imported_with_the_package():
     code = (
-        "import sys, dsstan, dsstan.copies.strata, dsstan.covariance.vecchia.spread; "
+        "import sys, dsstan, dsstan.copies.strata, dsstan.core.distributed; "
         "print([m for m in ('dask', 'distributed') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
@@ -352,13 +412,13 @@ KeptSums.write = slowly
 if __name__ == "__main__":
     problem = prepared()
     with connect(1) as cluster, spread(statistics(problem), cluster, sys.argv[1]) as source:
-        print(*cluster.client.run(os.getpid).values(), flush=True)
+        print(dict(cluster.each(os.getpid, {0: ()}))[0], flush=True)
         narrowed_surface(source, *bounds(problem))
 """
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_in_the_same_bytes(
-    cluster, problem, source, plain, tmp_path
+    processes, problem, source, plain, tmp_path
 ):
     folder, work = tmp_path / "kept", tmp_path / "work"
     work.mkdir()
@@ -373,15 +433,12 @@ def test_a_run_that_was_killed_goes_on_and_ends_in_the_same_bytes(
         for _ in range(15):
             assert driver.stdout.readline() == "kept\n"
         driver.kill()
-    until = time.monotonic() + 60
-    while Path(f"/proc/{worker}").exists() and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not Path(f"/proc/{worker}").exists()  # it ends with the process that started it
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
     for leftover in leftovers([work]):
         remove(leftover)
     assert list(work.iterdir()) == []
     before = len(list(folder.glob("*.npy")))
-    with spread(source, cluster, folder) as goes_on:
+    with spread(source, processes, folder) as goes_on:
         assert same(narrowed_surface(goes_on, *bounds(problem)), plain)
     total = len(list(folder.glob("*.npy")))
     assert 15 <= before < total
@@ -389,6 +446,64 @@ def test_a_run_that_was_killed_goes_on_and_ends_in_the_same_bytes(
     with spread(source, None, folder) as again:
         assert same(narrowed_surface(again, *bounds(problem)), plain)
     assert (again.kept.read_count, again.kept.written_count) == (total, 0)
+
+
+STOPPED = """
+import sys
+sys.path.insert(0, "tests")
+from test_distributed import works
+from dsstan.core.distributed import connect
+from dsstan.core.workspace import private_folder
+if __name__ == "__main__":
+    with private_folder(), connect(2) as workers:
+        print(*workers._pids.values(), flush=True)
+        list(workers.each(works, {n: () for n in range(4)}))
+"""
+
+
+def works():
+    """On a worker: much to do, with a private folder."""
+    with private_folder():
+        time.sleep(600)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_process_that_started_them_and_remove_their_folders(how, tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "DSSTAN_WORKDIR": str(tmp_path)},
+    ) as driver:
+        workers = driver.stdout.readline().split()
+        folders = {f"dsstan-{pid}-" for pid in [driver.pid, *workers]}
+        wait_until(lambda: len(list(tmp_path.glob("dsstan-*"))) == 3)
+        assert {path.name[: len(path.name) - 8] for path in tmp_path.iterdir()} == folders
+        driver.send_signal(how)
+        assert driver.wait(60) != 0
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    left = [path.name for path in tmp_path.iterdir()]
+    # Nothing can remove that of a process that is killed; its workers still remove theirs.
+    assert len(left) == (how == signal.SIGKILL)
+    assert all(name.startswith(f"dsstan-{driver.pid}-") for name in left)
+
+
+def wait_until(true, seconds: float = 60):
+    """Wait until something is so."""
+    until = time.monotonic() + seconds
+    while not true() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert true()
+
+
+def test_a_script_without_the_guard_is_told_of_it(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("from dsstan.core.distributed import connect\nwith connect(1):\n    pass\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert 'the guard if __name__ == "__main__"' in done.stderr
 
 
 def test_kept_sums_of_other_data_never_match(source, tmp_path):
@@ -455,8 +570,8 @@ def strata(table, **more):
 
 
 @pytest.fixture(scope="module")
-def by_town(cluster):
-    return strata(towns(small=8), on_failure="leave out", cluster=cluster)
+def by_town(processes):
+    return strata(towns(small=8), on_failure="leave out", cluster=processes)
 
 
 def test_strata_come_back_in_the_order_of_the_table(by_town):
@@ -480,8 +595,12 @@ def test_fits_that_come_back_from_workers_are_as_good_as_those_made_here(by_town
     assert ds.assess(part).after.sd(3).shape == (part.problem.n_records,)
 
 
-def test_a_stratum_has_the_same_copies_on_workers_here_and_beside_other_strata(by_town):
-    alone = strata(towns(small=8).query("town == 'town 1'"))
+@pytest.mark.parametrize("where", [None, "dask"])
+def test_a_stratum_has_the_same_copies_on_workers_here_and_beside_other_strata(
+    by_town, where, request
+):
+    workers = None if where is None else request.getfixturevalue(where)
+    alone = strata(towns(small=8).query("town == 'town 1'"), cluster=workers)
     np.testing.assert_array_equal(alone.values, by_town.parts["town 1"].values)
     assert len(set(by_town.seeds.values())) == 4
 
@@ -559,13 +678,13 @@ def test_a_task_on_a_worker_leaves_the_number_of_threads_as_it_was():
     assert numba.get_num_threads() == before
 
 
-def test_workers_with_other_versions_are_refused():
-    mine = distributed._versions()
-    assert {"dsstan", "numba", "numpy", "scipy", "Python"} <= set(mine)
-    distributed._check_versions(mine, mine)
-    distributed._check_versions({**mine, "stanli": "1"}, mine | {"stanli": "1"})
-    distributed._check_versions(
-        mine, {k: v for k, v in mine.items() if k not in ("stanli", "cmdstanpy")}
-    )
-    with pytest.raises(InputError, match=r"a worker has scipy 0\.1 and this process"):
-        distributed._check_versions(mine, {**mine, "scipy": "0.1"})
+def test_workers_with_other_versions_are_refused(dask):
+    mine = dask.client.get_versions(packages=VERSIONS[1:])["client"]["packages"]
+    assert all(mine[name] for name in ("dsstan", "numba", "numpy", "scipy", "python"))
+    check_versions(mine, mine)
+    check_versions(mine, {**mine, "stanli": None, "cmdstanpy": None, "python": "3.11.99.final.0"})
+    for name, other in (("scipy", "0.1"), ("python", "3.99.0.final.0")):
+        with pytest.raises(InputError, match=f"a worker has {name} .* and this process"):
+            check_versions(mine, {**mine, name: other})
+    with pytest.raises(InputError, match="lack dsstan"):
+        check_versions(mine, {**mine, "dsstan": None})

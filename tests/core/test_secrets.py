@@ -14,7 +14,7 @@ import cmdstanpy
 import numpy as np
 import pytest
 from faults import children_of
-from test_app import inside  # noqa: F401
+from test_command_line import inside  # noqa: F401
 from test_engines import MINI_DATA, MINI_INITS, compiled, mini, private  # noqa: F401
 from test_engines import QUICK as QUICK_SAMPLER
 
@@ -171,7 +171,7 @@ def test_the_working_folder_is_where_it_is_asked_for(inside, place, monkeypatch)
         seen.append((Path(tempfile.gettempdir()), os.environ["DSSTAN_WORKDIR"]))
         raise ValueError("PLANTED 4321.123456789")
 
-    monkeypatch.setattr("dsstan.cli.app.protect", look)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", look)
     result = inside("run", job(place))
     assert result.returncode == 1
     [(folder, named)] = seen
@@ -184,7 +184,7 @@ def test_an_unforeseen_error_is_told_without_its_text(inside, place, monkeypatch
     def fail(*arguments, **options):
         raise KeyError("PLANTED 4321.123456789")
 
-    monkeypatch.setattr("dsstan.cli.app.protect", fail)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", fail)
     result = inside("run", job(place))
     assert result.returncode == 1
     assert "unforeseen KeyError at core/test_secrets.py" in result.stderr
@@ -196,7 +196,7 @@ def test_a_lack_of_memory_is_told_as_such(inside, place, monkeypatch):  # noqa: 
     def fail(*arguments, **options):
         raise MemoryError
 
-    monkeypatch.setattr("dsstan.cli.app.protect", fail)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", fail)
     result = inside("run", job(place))
     assert result.returncode == 1
     assert "memory does not suffice" in result.stderr

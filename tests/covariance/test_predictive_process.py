@@ -7,12 +7,11 @@ import pytest
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-import dsstan.covariance.predictive_process as module
+import dsstan.covariance.process.statistics as module
 from dsstan.core.chebyshev import chebyshev_nodes, log_position_inv
 from dsstan.core.errors import InputError
 from dsstan.covariance.base import Parameters
 from dsstan.covariance.correlation import CORRELATIONS, correlation
-from dsstan.covariance.knots import Basis, basis_at, place_knots
 from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.likelihood_surface import (
     TOLERANCE,
@@ -23,8 +22,9 @@ from dsstan.covariance.likelihood_surface import (
     smoothed_correlation,
     surface_of,
 )
-from dsstan.covariance.process_latent import ProcessLatentModel
-from dsstan.covariance.process_statistics import PredictiveProcessStatistics
+from dsstan.covariance.process.knots import Basis, basis_at, place_knots
+from dsstan.covariance.process.latent import ProcessLatentModel
+from dsstan.covariance.process.statistics import PredictiveProcessStatistics
 from dsstan.covariance.window import profile
 from mc import z_limit
 

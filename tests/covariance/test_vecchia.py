@@ -259,6 +259,7 @@ def test_the_posterior_is_within_a_tenth_of_its_sd_and_nears_the_exact_one_with_
     assert found[0] > 2 * found[1] > 3 * found[2]
 
 
+@pytest.mark.nightly("exact linear algebra of two thousand records")
 def test_so_it_is_with_two_thousand_records():
     found = shifts(2000, range(4))
     assert np.sqrt(np.mean(found**2)) < 0.1
@@ -455,9 +456,9 @@ def test_with_all_records_around_the_terms_are_exact(fits, protection, gamma):
     law = copy_law(exact, P, carried)
     want = np.einsum("ij,ij->j", law.H, np.linalg.solve(law.Vs, law.H))
     found = local_terms(fit, [P], carried, surroundings=90)[0]
-    np.testing.assert_allclose(found.terms.information, want, rtol=1e-6, atol=1e-10)
-    np.testing.assert_allclose(found.terms.exposure, np.diag(law.H), rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.terms.score, law.score, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found.information, want, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(found.exposure, np.diag(law.H), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.score, law.score, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(
         found.precision[fit.informing], projected_precision(exact, P), rtol=1e-6
     )
@@ -552,7 +553,7 @@ def test_a_release_of_many_records_is_written_and_says_how(tmp_path, small):
     assert '"neighbours": 10' in settings
     page = (folder / "confidential" / "report.html").read_text()
     assert "Vecchia" in page
-    assert "reckoned from the records nearest to it" in page
+    assert "computed from the records nearest to it" in page
     assert "vecchia" not in (folder / "public" / "metadata.json").read_text().lower()
 
 
@@ -571,6 +572,7 @@ def test_a_picture_of_many_records_keeps_the_worst():
     pd.testing.assert_frame_equal(pictured(table.head(3000)), table.head(3000))
 
 
+@pytest.mark.nightly("a release of twenty thousand records")
 def test_memory_stays_far_below_a_matrix_of_all_pairs():
     script = """
         import numpy as np, pandas as pd, resource
@@ -625,7 +627,7 @@ def test_what_needs_the_exact_covariance_says_so(small):
     with pytest.raises(InputError, match="Vecchia's approximation, 15 neighbours"):
         LatentModel(near)
     knots = ds.fit(small, covariance=PredictiveProcess(20), **short)
-    with pytest.raises(InputError, match="not reckoned under the predictive process"):
+    with pytest.raises(InputError, match="not computed under the predictive process"):
         attack(knots, progress=False)
 
 

@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 import dsstan as ds
-from conftest import leave_out, small_table
+from conftest import leave_out, shared_folder, small_table
 from dsstan.core.errors import EngineError, InputError
 from dsstan.engines import (
     SAMPLER_COLUMNS,
@@ -29,7 +29,7 @@ from dsstan.engines import (
     get_engine,
     programs,
 )
-from dsstan.engines.base import jsonable
+from dsstan.engines.base import IterationCount, jsonable
 from dsstan.engines.cmdstan import program_cache
 from dsstan.engines.programs import Program
 
@@ -238,10 +238,12 @@ def test_an_unknown_engine_is_refused_with_the_names_there_are(name):
 # Both engines
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """One cache of compiled programs for this module, so that each is compiled once."""
-    return tmp_path_factory.mktemp("compiled")
+    """One cache of compiled programs for all workers, so that each is compiled once."""
+    folder = shared_folder(tmp_path_factory) / "compiled"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture
@@ -303,6 +305,15 @@ def test_progress_ends_at_one(runner, mini):
     runner.sample(mini, MINI_DATA, settings=QUICK, seed=1, inits=MINI_INITS, advance=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
+
+
+def test_iterations_are_added_up_over_chains_however_their_lines_begin():
+    seen = []
+    count = IterationCount(SamplerSettings(chains=2, warmup=5, samples=5), seen.append)
+    assert count.read("Chain [0] Iteration: 5 / 10 [ 50%]  (Warmup)")
+    assert count.read("Chain [1] Chain [2] Iteration: 10 / 10 [100%]  (Sampling)")
+    assert not count.read("Chain [0] Gradient evaluation took 1e-05 seconds")
+    assert seen == [0.25, 0.75]
 
 
 # The embedded engine's child

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parity.cases import fit_with
 from scipy import stats
 from scipy.spatial.distance import cdist
 
@@ -25,6 +24,7 @@ from dsstan.models.result import Fit
 from dsstan.release.reading import read_release
 from dsstan.risk.bracket_cost import bracket_cost, sd_left
 from dsstan.table.rounding import Rounding
+from factory import fit_from
 
 FALSE_ALARM = 1e-5
 QUICK = {"chains": 2, "warmup": 400, "samples": 800, "engine": "embedded", "progress": False}
@@ -44,7 +44,7 @@ def prepared(values, formula="log(value) ~ x", **columns):
 def with_brackets(problem, cuts, *, beta=(0.0, 0.0), tau_sq=1.0, draws=30, **given):
     """A plain fit whose every draw is one point, the spatial effect of variance one."""
     shape = (1, draws)
-    gaussian = fit_with(
+    gaussian = fit_from(
         problem,
         {
             "beta": np.broadcast_to(beta, (*shape, 2)),
@@ -52,8 +52,6 @@ def with_brackets(problem, cuts, *, beta=(0.0, 0.0), tau_sq=1.0, draws=30, **giv
             "tau_sq": np.full(shape, tau_sq),
             "phi": np.full(shape, 3.0),
         },
-        notes=(),
-        cov_model="exponential",
     )
     own = {name: getattr(gaussian, name) for name in (each.name for each in fields(Fit))}
     return BracketedFit(**own, brackets=find_brackets(problem, cuts, **given), gaussian=gaussian)

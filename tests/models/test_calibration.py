@@ -1,4 +1,4 @@
-"""Calibration of the shipped fits and releases: short here, long with DSSTAN_NIGHTLY=1.
+"""Calibration of the shipped fits and releases: a few fits in every run, hundreds at night.
 
 ``calibration.py`` holds the method; its command writes docs/calibration.md. A family of tests
 raises a false alarm with probability 1e-3 (ranks) or 1e-4 (counts); seeds are fixed.
@@ -6,8 +6,6 @@ raises a false alarm with probability 1e-3 (ranks) or 1e-4 (counts); seeds are f
 
 from __future__ import annotations
 
-import os
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -38,49 +36,42 @@ from calibration import (
     releases,
     uniformity,
 )
-from filelock import FileLock
 from scipy import stats
 
-from conftest import _no_stanli, leave_out
+from conftest import _no_stanli, leave_out, once
 
-NIGHTLY = os.environ.get("DSSTAN_NIGHTLY") == "1"
-REPLICATES = 200 if NIGHTLY else 60
-RELEASES = 150 if NIGHTLY else 40
-CALIBRATED = list(SCENARIOS) if NIGHTLY else ["unrestricted", "paper"]
+REPLICATES = 200
+RELEASES = 150
 SEED = 31
 
-FACTOR = SPOILED if NIGHTLY else 2.0
-"""On sigma_sq, and must be seen: 60 ranks see a smaller one only by luck."""
+FEW = 6
+"""Replicates of every run: they see what is wrong by an order of magnitude."""
+
+nightly = pytest.mark.nightly(f"{REPLICATES} fits of each model, {RELEASES} releases")
 
 
-def once(tmp_path_factory, name, make):
-    """The result of ``make``, computed once for all workers of a parallel run."""
+def fits_of(tmp_path_factory, name, replicates, seed, **given):
+    """Replicates of one model."""
     if _no_stanli():
         leave_out("stanli is missing")
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    file = folder / f"{name}.pickle"
-    with FileLock(f"{file}.lock"):
-        if not file.exists():
-            file.write_bytes(pickle.dumps(make()))
-    return pickle.loads(file.read_bytes())
-
-
-@pytest.fixture(scope="module", params=CALIBRATED)
-def outcomes(request, tmp_path_factory):
-    """Replicates of one model."""
-    scenario = SCENARIOS[request.param]
+    kind = "-".join(["sbc", name, str(replicates), *given])
     return once(
-        tmp_path_factory,
-        f"sbc-{request.param}",
-        lambda: calibrate(scenario, REPLICATES, seed=SEED + CALIBRATED.index(request.param)),
+        tmp_path_factory, kind, lambda: calibrate(SCENARIOS[name], replicates, seed=seed, **given)
     )
+
+
+@pytest.fixture(scope="module", params=SCENARIOS)
+def outcomes(request, tmp_path_factory):
+    """Many replicates of one model."""
+    seed = SEED + list(SCENARIOS).index(request.param)
+    return fits_of(tmp_path_factory, request.param, REPLICATES, seed)
 
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
     """Repeated releases."""
+    if _no_stanli():
+        leave_out("stanli is missing")
     return once(tmp_path_factory, "releases", lambda: releases(RELEASES, seed=SEED + 100))
 
 
@@ -89,44 +80,60 @@ def failures(judged):
     return {name: result for name, result in judged.items() if not result.passed}
 
 
+@pytest.mark.parametrize("name", ["unrestricted", "paper-finite"])
+def test_a_few_ranks_of_the_truth_are_uniform_and_those_of_wrong_draws_are_not(
+    name, tmp_path_factory
+):
+    few = fits_of(tmp_path_factory, name, FEW, SEED)
+    assert not failures(judge(few))
+    assert not failures(recover(few))
+    assert min(o.ess for o in few) > THINNED
+    wrong = {"sigma_sq": lambda d: 100 * d, "tau_sq": lambda d: d / 100}
+    assert set(failures(judge(few, wrong))) == {"sigma_sq", "tau_sq"}
+
+
+@nightly
 def test_ranks_of_the_truth_are_uniform(outcomes):
     assert not failures(judge(outcomes))
 
 
+@nightly
 def test_posterior_intervals_cover_and_posterior_means_are_unbiased(outcomes):
     assert not failures(recover(outcomes))
 
 
+@nightly
 def test_posterior_means_follow_the_truth(outcomes):
     recovery = recover(outcomes)
     for name in ("beta_1", "sigma_sq", "tau_sq"):
         assert recovery[name].correlation > 0.5, name
 
 
+@nightly
 def test_thinned_draws_are_nearly_independent(outcomes):
     assert min(o.ess for o in outcomes) > THINNED
 
 
+@nightly
 def test_a_sigma_sq_that_is_too_large_is_rejected(outcomes):
-    judged = judge(outcomes, {"sigma_sq": lambda d: FACTOR * d})
+    judged = judge(outcomes, {"sigma_sq": lambda d: SPOILED * d})
     assert set(failures(judged)) == {"sigma_sq"}
 
 
+@nightly
 def test_draws_that_are_too_narrow_are_rejected(outcomes):
     judged = judge(outcomes, {"beta_1": lambda d: d.mean() + (d - d.mean()) / 3})
     assert "beta_1" in failures(judged)
 
 
+@nightly
 def test_fits_under_another_prior_of_the_nugget_are_rejected(tmp_path_factory):
     wrong = replace(PRIORS, tau=0.1)
-    spoiled = once(
-        tmp_path_factory,
-        "sbc-wrong-prior",
-        lambda: calibrate(SCENARIOS["paper"], REPLICATES // 2, seed=SEED + 50, priors=wrong),
-    )
+    spoiled = fits_of(tmp_path_factory, "paper", REPLICATES // 2, SEED + 50, priors=wrong)
     assert "tau_sq" in failures(judge(spoiled))
 
 
+@nightly
 def test_gls_intervals_from_copies_cover_and_those_of_ols_do_not(released):
     covered = {a: sum(r.covers("copies", a) for r in released) for a in ANALYSTS}
     low, high = count_limits(len(released), LEVEL, COUNT_ALPHA)
@@ -134,6 +141,7 @@ def test_gls_intervals_from_copies_cover_and_those_of_ols_do_not(released):
     assert covered["OLS"] < low
 
 
+@nightly
 def test_copies_give_back_the_coverage_of_the_original_table(released):
     """The combining rule adds no error of its own beyond what binomial noise explains."""
     for analyst in ANALYSTS:
@@ -144,7 +152,9 @@ def test_copies_give_back_the_coverage_of_the_original_table(released):
             assert p > COUNT_ALPHA / len(ANALYSTS), analyst
 
 
-@pytest.mark.parametrize("replicates", [60, 200] if NIGHTLY else [60])
+@pytest.mark.parametrize(
+    "replicates", [60, pytest.param(200, marks=pytest.mark.nightly("a larger envelope"))]
+)
 def test_the_envelope_keeps_its_alpha_by_the_exact_recursion(replicates):
     alpha = FAMILY_ALPHA / 7
     bounds = envelope(replicates, alpha)

@@ -11,7 +11,7 @@ import sys
 import jsonschema
 import numpy as np
 import pytest
-from test_app import inside  # noqa: F401
+from test_command_line import inside  # noqa: F401
 from test_engines import folder_of_programs
 
 import dsstan as ds

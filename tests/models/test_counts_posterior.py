@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 import numpy as np
@@ -22,9 +21,8 @@ from dsstan.models.counts.outcomes import OUTCOMES
 from dsstan.models.posterior import spread_draws
 from mc import assert_same_posterior, mean_of, quantile_of, sd_of, z_limit
 
-NIGHTLY = os.environ.get("DSSTAN_NIGHTLY") == "1"
-REPLICATES = 200 if NIGHTLY else 24
-CALIBRATED = ("poisson", "negative binomial", "bernoulli") if NIGHTLY else ("poisson",)
+compiles = pytest.mark.nightly("compiles one more program")
+CALIBRATED = ("poisson", "negative binomial", "bernoulli")
 ENOUGH = 400
 """Effective draws that every quantity of the posterior where JAGS mixes must have."""
 SOME = 100
@@ -116,7 +114,7 @@ def test_the_golden_is_current_and_long_enough_where_jags_mixes():
         assert run.about["outside"] == 0
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="half a minute of JAGS: DSSTAN_NIGHTLY=1")
+@pytest.mark.nightly("half a minute of JAGS")
 def test_a_live_run_of_jags_agrees_with_the_golden(rscript, tmp_path):
     try:
         run_r(rscript, "counts_jags", tmp_path / "live.json", short=True)
@@ -155,7 +153,15 @@ def test_an_offset_left_out_is_rejected():
     assert max(z_scores(mine, theirs).values()) > limit()
 
 
-@pytest.mark.parametrize("outcome", ["poisson", "negative binomial", "bernoulli"])
+@pytest.mark.parametrize(
+    ("engine", "outcome"),
+    [
+        pytest.param(name, outcome, marks=compiles if name == "cmdstan" and i else ())
+        for name in ("embedded", "cmdstan")
+        for i, outcome in enumerate(CALIBRATED)
+    ],
+    indirect=["engine"],
+)
 def test_both_engines_have_the_log_density_of_r(engine, outcome):
     for i in range(3):
         want = load("counts").quantities[f"program/{outcome}/exponential/{i + 1}"].value
@@ -168,7 +174,7 @@ def watched(fit: CountFit) -> dict[str, np.ndarray]:
     return own | {f"w_{j}": fit.draws["w"][:, :, j] for j in (0, 20, 60)}
 
 
-def test_the_stan_program_has_the_same_posterior_on_either_engine(engine):
+def test_the_stan_program_has_the_same_posterior_on_either_engine(sampling_engine):
     own = inputs("counts")
     nuts = fit_counts(
         twin.problem_of("poisson"),
@@ -177,14 +183,14 @@ def test_the_stan_program_has_the_same_posterior_on_either_engine(engine):
         phi=own["phi"],
         priors=twin.priors_of(),
         sampler="nuts",
-        engine=engine,
+        engine=sampling_engine,
         warmup=500,
         samples=1000,
         seed=2,
         progress=False,
     )
     assert nuts.verdict.passed, str(nuts.verdict)
-    assert nuts.engine == engine
+    assert nuts.engine == sampling_engine
     assert_same_posterior(watched(nuts), watched(fitted("poisson/flagged")))
 
 
@@ -242,9 +248,15 @@ def replicate(outcome: str, seed: int) -> dict[str, int]:
     return ranks
 
 
-@pytest.mark.parametrize("outcome", CALIBRATED)
-def test_the_posterior_is_calibrated(outcome):
-    seeds = np.random.SeedSequence(77).generate_state(REPLICATES)
+@pytest.mark.parametrize(
+    ("outcome", "replicates"),
+    [
+        ("poisson", 6),
+        *(pytest.param(o, 200, marks=pytest.mark.nightly("200 fits")) for o in CALIBRATED),
+    ],
+)
+def test_the_posterior_is_calibrated(outcome, replicates):
+    seeds = np.random.SeedSequence(77).generate_state(replicates)
     found = [replicate(outcome, int(seed)) for seed in seeds]
     names = list(found[0])
     for name in names:
@@ -284,7 +296,7 @@ def test_local_moves_of_the_decay_leave_the_posterior_as_it_is(monkeypatch):
     assert_same_posterior(*found)
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="minutes of latent sampling: DSSTAN_NIGHTLY=1")
+@pytest.mark.nightly("minutes of latent sampling")
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_with_phi_free_the_posterior_is_that_of_a_long_latent_run(outcome):
     """The Stan program, w a parameter and phi free, against the sampler that is the default."""

@@ -69,13 +69,11 @@ def problems() -> dict[str, ds.Problem]:
 
 
 def fit_functions() -> set[Callable[..., Any]]:
-    """``fit`` and every public function ``fit_...`` of the models."""
-    found: set[Callable[..., Any]] = {ds.fit}
-    for each in pkgutil.iter_modules(models.__path__, "dsstan.models."):
-        if not each.name.rpartition(".")[2].startswith("_"):
-            module = importlib.import_module(each.name)
-            found |= {getattr(module, name) for name in dir(module) if name.startswith("fit_")}
-    return {f for f in found if not f.__module__.rpartition(".")[2].startswith("_")}
+    """``fit`` and every function ``fit_...`` that a room of the models offers."""
+    rooms = [each for each in pkgutil.iter_modules(models.__path__, "dsstan.models.") if each.ispkg]
+    offered = [importlib.import_module(each.name) for each in rooms]
+    found = {getattr(m, name) for m in offered for name in m.__all__ if name.startswith("fit_")}
+    return {ds.fit, *found}
 
 
 def test_every_fit_function_is_in_the_table():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -218,8 +217,6 @@ def test_the_posterior_is_that_of_jags(model):
 RANKED, THINNED = 12, 100
 """Records of a table, and draws kept of each fit."""
 
-REPLICATES = 150 if os.environ.get("DSSTAN_NIGHTLY") == "1" else 14
-
 
 def replicate(seed: int) -> dict[str, int]:
     """Ranks of parameters drawn from the prior among the draws of their posterior."""
@@ -254,8 +251,11 @@ def replicate(seed: int) -> dict[str, int]:
     return {k: int(np.sum(fit.scalars[k].ravel()[::step] < v)) for k, v in truth.items()}
 
 
-def test_ranks_of_what_the_prior_drew_are_uniform_among_the_posterior_s_draws():
-    ranks = pd.DataFrame([replicate(seed) for seed in range(1, REPLICATES + 1)])
+@pytest.mark.parametrize(
+    "replicates", [4, pytest.param(150, marks=pytest.mark.nightly("150 fits of two groups"))]
+)
+def test_ranks_of_what_the_prior_drew_are_uniform_among_the_posterior_s_draws(replicates):
+    ranks = pd.DataFrame([replicate(seed) for seed in range(1, replicates + 1)])
     for name in ranks:
         found = uniformity(list(ranks[name]), FAMILY_ALPHA / ranks.shape[1])
         assert found.passed, name
@@ -333,6 +333,7 @@ def test_within_groups_by_site_leaves_out_the_own_place(problem, lone):
     np.testing.assert_allclose(found, neighbour_distances(problem, by_site=True), atol=1e-12)
 
 
+@pytest.mark.nightly("statistics on the second engine")
 def test_both_engines_give_the_same_posterior(cmdstan_home):
     problem = ds.prepare(grouped(), "log(value) ~ x", coords=("east", "north"))
     settings = {"phi": 4.0, "warmup": 300, "samples": 600, "progress": False}

@@ -117,8 +117,8 @@ def sampled(fit, record, names):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nuts_gives_the_posterior_of_the_quadrature(case, engine, small, free, kept):
-    fit = fit_case(case, small, free, kept, engine)
+def test_nuts_gives_the_posterior_of_the_quadrature(case, sampling_engine, small, free, kept):
+    fit = fit_case(case, small, free, kept, sampling_engine)
     assert fit.verdict.passed
     assert (fit.phi_held is None) == ("unrestricted" in case or "phi free" in case)
     record, names = record_of(kept), names_of(fit)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dsstan.core.resources import stan_folder
 from dsstan.covariance.base import Parameters
 from dsstan.models.result import Fit
-from dsstan.models.verdict import Verdict
-from dsstan.models.weights import Weights, smoothing
+from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem, prepare
+from factory import fit_from
 
 from .golden import FOLDER
 
@@ -76,22 +76,6 @@ def case(name: str) -> Case:
     return case_of(inputs("cases")[name])
 
 
-def fit_with(problem: Problem, draws: dict[str, ArrayLike], **given: Any) -> Fit:
-    """A fit that holds given draws, as if they had been sampled."""
-    held: dict[str, Any] = dict.fromkeys(f.name for f in fields(Fit))
-    held |= {
-        "problem": problem,
-        "kind": "unrestricted",
-        "protection": "none",
-        "cov_model": "exponential",
-        "gamma": 0.0,
-        "A": np.ones(problem.n_records),
-        "verdict": Verdict(()),
-        "draws": {key: np.asarray(value, dtype=np.float64) for key, value in draws.items()},
-    }
-    return Fit(**(held | given))
-
-
 def restricted_fit(
     c: Case,
     protection: str,
@@ -102,7 +86,7 @@ def restricted_fit(
 ) -> Fit:
     """A restricted fit whose every draw is one point."""
     weights = Weights(c.a, "own", np.nan, np.nan, c.a, c.a)
-    return fit_with(
+    return fit_from(
         c.problem,
         {
             "beta": np.broadcast_to(point.beta, (*shape, point.beta.size)),
@@ -110,11 +94,9 @@ def restricted_fit(
             "tau_sq": np.full(shape, point.tau_sq),
             "phi": np.full(shape, point.phi),
         },
-        kind="restricted",
         protection=protection,
         weights=weights,
         gamma=gamma,
-        A=smoothing(gamma, c.a),
         phi_held=point.phi,
         cov_model=cov_model,
     )

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from dsstan.models.diagnostics import ess, rhat
 from dsstan.models.verdict import diagnose
+from factory import fit_from
 
-from .cases import case, fit_with, inputs
+from .cases import case, inputs
 from .golden import Floats, Values
 
 
@@ -34,7 +35,7 @@ def summary(draws: Floats, columns: list[str]) -> Floats:
     problem = case("hand").problem
     beta = np.repeat(draws[:, :, None], problem.n_terms, axis=2)
     others = {"tau_sq": draws[::-1] + 1.0, "phi": draws[::-1] + 2.0}
-    fit = fit_with(problem, {"beta": -beta, "sigma_sq": draws, **others})
+    fit = fit_from(problem, {"beta": -beta, "sigma_sq": draws, **others})
     return np.array(fit.summary().loc["sigma_sq", columns], dtype=np.float64)
 
 

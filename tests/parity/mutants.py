@@ -49,15 +49,15 @@ MUTATIONS = (
     Mutation(
         "correlation 1% off in the prediction at new places",
         "dsstan/covariance/latent.py",
-        "correlation(cdist(places, self.sites), p.phi, self.fit.cov_model)",
-        "correlation(cdist(places, self.sites), 1.01 * p.phi, self.fit.cov_model)",
+        "correlation(cdist(places, self.sites), p.phi, self.model.cov_model)",
+        "correlation(cdist(places, self.sites), 1.01 * p.phi, self.model.cov_model)",
         "predicted and hand",
     ),
     Mutation(
         "correlation 1% off in w given y",
         "dsstan/covariance/latent.py",
-        "R = correlation(d, phi, self.fit.cov_model)",
-        "R = correlation(d, 1.01 * phi, self.fit.cov_model)",
+        "R = correlation(d, phi, self.model.cov_model)",
+        "R = correlation(d, 1.01 * phi, self.model.cov_model)",
         "latent and mean and hand",
     ),
     Mutation(
@@ -133,7 +133,7 @@ MUTATIONS = (
     Mutation(
         "preserving without I - A^2 in the surface",
         "dsstan/covariance/likelihood_surface.py",
-        "m[np.diag_indices_from(m)] += 1.0 - a_diag**2",
+        "m[np.diag_indices_from(m)] += removed_variance(a_diag, protection)",
         "pass",
         "node_statistics and hand and preserving",
     ),
@@ -153,9 +153,9 @@ MUTATIONS = (
     ),
     Mutation(
         "cut keeps the flagged records",
-        "dsstan/models/fit.py",
-        'fitted = A == 1.0 if protection == "cut" else np.ones(A.size, dtype=bool)',
-        "fitted = np.ones(A.size, dtype=bool)",
+        "dsstan/covariance/protection.py",
+        "return np.asarray(A == 1.0)",
+        "return np.ones(A.size, dtype=bool)",
         "latent and cut and hand",
     ),
     Mutation(
@@ -188,14 +188,14 @@ MUTATIONS = (
     ),
     Mutation(
         "a flag needs a distance above M, not at M",
-        "dsstan/models/weights.py",
+        "dsstan/models/flags.py",
         "a=(nearest >= threshold)",
         "a=(nearest > threshold)",
         "weights",
     ),
     Mutation(
         "P(flag) misses thresholds that equal the distance",
-        "dsstan/models/weights.py",
+        "dsstan/models/flags.py",
         'nearest, side="right")',
         'nearest, side="left")',
         "weights",
@@ -224,8 +224,8 @@ MUTATIONS = (
     Mutation(
         "copies of every protection carry w*",
         "dsstan/models/predictive.py",
-        "return np.ones_like(fit.A), effect",
-        "return np.where(fit.A == 0, 1.0, fit.A), effect",
+        "return np.ones_like(A)",
+        "return np.where(A == 0, 1.0, A)",
         "latent and copy and hand",
     ),
     Mutation(
@@ -259,27 +259,27 @@ MUTATIONS = (
     Mutation(
         "normal instead of t intervals",
         "dsstan/analysis/utility.py",
-        "half = stats.t.ppf(0.5 + level / 2, np.where(b > 0, df, np.inf))",
-        "half = stats.norm.ppf(0.5 + level / 2 + 0 * df)",
+        "half = stdtrit(np.where(b > 0, df, np.inf), 0.5 + level / 2)",
+        "half = stdtrit(1e9 + 0.0 * df, 0.5 + level / 2)",
         "regression",
     ),
     Mutation(
         "a summary's bulk size is that of the tails",
-        "dsstan/models/fit.py",
+        "dsstan/models/result.py",
         '"ess_bulk": np.nan if held else ess(d, "bulk")',
         '"ess_bulk": np.nan if held else ess(d, "tail")',
         "diagnostics",
     ),
     Mutation(
         "tails at 10% instead of 5%",
-        "dsstan/models/verdict.py",
+        "dsstan/models/diagnostics.py",
         "tails = (0.05, 0.95)",
         "tails = (0.10, 0.90)",
         "diagnostics",
     ),
     Mutation(
         "R-hat without ranks",
-        "dsstan/models/verdict.py",
+        "dsstan/models/diagnostics.py",
         'method="rank"',
         'method="split"',
         "diagnostics",

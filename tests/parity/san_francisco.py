@@ -14,8 +14,9 @@ from dsstan.models.flags import flag_isolated
 from dsstan.models.weights import Weights
 from dsstan.table.datasets import load_san_francisco
 from dsstan.table.problem import prepare
+from factory import fit_from
 
-from .cases import GAMMAS, PROTECTIONS, Case, fit_with, inputs, points_of, restricted_fit
+from .cases import GAMMAS, PROTECTIONS, Case, inputs, points_of, restricted_fit
 from .density import cholesky, response, unrestricted
 from .golden import Floats, Values, san_francisco_file
 
@@ -30,7 +31,7 @@ def homes() -> Case:
         coords=("longitude", "latitude"),
         distance="degrees",
     )
-    fit = fit_with(problem, {"phi": [[own["phi_bounds"][0]]]})
+    fit = fit_from(problem, {"phi": [[own["phi_bounds"][0]]]})
     return Case(
         problem,
         flag_isolated(fit, distance=own["distance"]).a,
@@ -81,7 +82,7 @@ def flags() -> Floats:
     """Number of flagged records, and the mean distance to the nearest neighbour."""
     p = homes().problem
     weights: Weights = flag_isolated(
-        fit_with(p, {"phi": [[1.0]]}), distance=inputs("san_francisco")["distance"]
+        fit_from(p, {"phi": [[1.0]]}), distance=inputs("san_francisco")["distance"]
     )
     return np.array([weights.n_flagged, weights.nearest.mean()])
 

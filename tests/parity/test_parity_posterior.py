@@ -7,7 +7,6 @@ all of them together raise a false alarm once in 100,000.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +62,16 @@ def parameters(scores: Mapping[str, float], limit: float = LIMIT) -> set[str]:
     return {key.split()[1] for key in rejected(scores, limit)}
 
 
-@pytest.mark.parametrize("name", POSTERIORS)
+BY_DAY = "simulated"
+"""The case that every run compares; the others, which take minutes, are compared at night."""
+
+nightly = pytest.mark.nightly("ten thousand draws of each further posterior")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if c == BY_DAY else nightly) for n, (_, c, _) in POSTERIORS.items()],
+)
 def test_dsstan_has_the_posterior_that_r_has(name: str) -> None:
     need(name)
     _, case, model = POSTERIORS[name]
@@ -129,8 +137,10 @@ def test_the_count_of_quantities_is_that_of_the_goldens() -> None:
     assert sum(len(theirs(name).estimates) for name in POSTERIORS) == COMPARED
 
 
-LIVE = [t for t in SYSTEMS if os.environ.get("DSSTAN_NIGHTLY") == "1" or t != "posterior_jags"]
-"""Systems that are run again: JAGS, which takes minutes, in the nightly run only."""
+LIVE = [
+    pytest.param(t, marks=pytest.mark.nightly("minutes of JAGS") if t == "posterior_jags" else ())
+    for t in SYSTEMS
+]
 
 
 @pytest.mark.parametrize("topic", LIVE)
@@ -188,6 +198,7 @@ def test_another_prior_of_the_variances_is_rejected() -> None:
     assert "sigma_sq" in parameters(scores)
 
 
+@nightly
 def test_another_range_of_the_decay_is_rejected() -> None:
     need("subset/unrestricted")
     low, high = unrestricted("subset").priors.phi_bounds

@@ -10,15 +10,16 @@ from numpy.typing import ArrayLike
 
 from dsstan.models.flags import flag_isolated
 from dsstan.models.weights import Weights, alpha_from_gamma, gamma_from_alpha, isolation_distance
+from factory import fit_from
 
-from .cases import case, fit_with, inputs
+from .cases import case, inputs
 from .golden import Floats, Values
 
 
 def flagged(correlation: float | None = None, distance: float | None = None) -> Weights:
     """Flags of the hand-made case under the draws of phi."""
     draws = np.array(inputs("weights")["phi_draws"])
-    fit = fit_with(case("hand").problem, {"phi": draws})
+    fit = fit_from(case("hand").problem, {"phi": draws})
     return flag_isolated(fit, correlation=correlation, distance=distance)
 
 

@@ -14,7 +14,7 @@ import jupytext
 import pytest
 from test_report_browser import WIDTHS, browser, show  # noqa: F401
 
-from conftest import ROOT, tidy_environment
+from conftest import NIGHTLY, ROOT, tidy_environment
 
 DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
@@ -73,19 +73,19 @@ def test_every_picture_of_the_built_pages_has_a_text_in_its_place(built):
     assert without == set()
 
 
-def test_every_teaching_example_is_a_page_with_its_outputs(built):
+def test_every_teaching_example_is_a_page_and_at_night_has_its_outputs(built):
     for script in (ROOT / "examples").glob("[0-9]*.py"):
         page = (built / "teach" / f"{script.stem}.html").read_text(encoding="utf-8")
-        assert "cell_output" in page, script.name
+        assert ("cell_output" in page) == NIGHTLY, script.name
         assert "Exercises" in page
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_page_is_wider_than_the_window(built, browser, width):  # noqa: F811
-    # What fits a phone fits a desktop, whose sidebars leave the text a fixed width: there one page
-    # of each folder will do.
+    # What fits a phone fits a desktop, whose sidebars leave the text a fixed width: there, and by
+    # day when no page has its outputs, one page of each folder will do.
     pages = sorted(built.rglob("*.html"))
-    if width > min(WIDTHS):
+    if width > min(WIDTHS) or not NIGHTLY:
         pages = list({path.parent: path for path in pages}.values())
     wide = []
     for path in pages:
@@ -114,7 +114,14 @@ def with_commands() -> list[Path]:
     return [page for page in PAGES if {"bash", "r"} & {kind for kind, _ in blocks(page)}]
 
 
-@pytest.mark.parametrize("page", with_commands(), ids=lambda p: p.relative_to(DOCS).as_posix())
+def page_params() -> list[object]:
+    """The first page of all, and those that are left to the night."""
+    nightly = pytest.mark.nightly("commands of the pages")
+    first = DOCS / "start.md"
+    return [pytest.param(p, marks=() if p == first else nightly) for p in with_commands()]
+
+
+@pytest.mark.parametrize("page", page_params(), ids=lambda p: p.relative_to(DOCS).as_posix())
 def test_the_commands_and_the_r_code_of_a_page_run_in_order(page, tmp_path, request):
     found = blocks(page)
     if "r" in {kind for kind, _ in found}:

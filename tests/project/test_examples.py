@@ -145,10 +145,14 @@ def test_an_unknown_example_is_refused(tmp_path):
     assert set(EXAMPLES) == {"simulated", "san-francisco", "baltimore"}
 
 
+executed = pytest.mark.nightly("the examples are executed as the pages are built")
 SCRIPTS = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
+BY_DAY = "01_the_risk.py"
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(
+    "script", [pytest.param(s, marks=() if s == BY_DAY else executed) for s in SCRIPTS]
+)
 def test_the_example_runs_and_warns_of_nothing(script, printed):
     assert "restricted" in printed(script)
 
@@ -165,6 +169,7 @@ def alone(tmp_path, **environment):
     )
 
 
+@executed
 def test_the_simulated_study_prints_every_cell_of_the_paper_s_two_tables(printed):
     text = printed("03_simulated_study.py")
     for cell in ("11.71 (11.49, 12.07)", "0.12 (0.10, 0.15)", "0.40 (0.22, 0.57)"):
@@ -175,6 +180,7 @@ def test_the_simulated_study_prints_every_cell_of_the_paper_s_two_tables(printed
     assert "of its restricted copies" in text
 
 
+@executed
 def test_the_san_francisco_example_names_seven_homes_by_their_coordinates(printed):
     text = printed("04_san_francisco.py")
     assert "any M above 0.0074 and up to 0.0130 degrees flags seven homes" in text
@@ -184,6 +190,7 @@ def test_the_san_francisco_example_names_seven_homes_by_their_coordinates(printe
     assert not re.search(r"street|avenue", text, re.IGNORECASE)
 
 
+@executed
 def test_the_analyst_of_the_baltimore_example_gets_the_steward_s_estimates(printed):
     text = printed("06_baltimore.py")
     apart = re.search(r"steward's and analyst's estimates differ by (\S+)", text)
@@ -192,6 +199,7 @@ def test_the_analyst_of_the_baltimore_example_gets_the_steward_s_estimates(print
     assert "confidential/ drwx------" in text
 
 
+@pytest.mark.nightly("statistics on the second engine")
 def test_cmdstan_alone_gives_the_posterior_of_the_package(tmp_path, san_francisco, cmdstan_home):
     ran = alone(tmp_path, **os.environ)
     assert ran.returncode == 0, ran.stderr

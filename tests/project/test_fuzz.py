@@ -1,6 +1,6 @@
 """Generated input: a clear dsstan error or a valid result, never anything else.
 
-``DSSTAN_FUZZ=nightly`` generates ten times as many cases. A case that failed is printed in
+The nightly run generates ten times as many cases. A case that failed is printed in
 full by hypothesis and can be pasted into a test of its own.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import warnings
 from datetime import timedelta
@@ -31,21 +30,18 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import dsstan as ds
-from conftest import ROOT
-from dsstan.cli.app import synthesise as command
+from conftest import NIGHTLY, ROOT
+from dsstan.cli.command_line import synthesise as command
 from dsstan.cli.job import read_job
 from dsstan.core.errors import DsstanError
-from dsstan.engines import SamplerSettings
-from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
-from dsstan.models.verdict import Verdict
-from dsstan.models.weights import smoothing
 from dsstan.release.metadata import check_metadata
 from dsstan.release.reading import read_release, read_table
 from dsstan.table.cells import quote, unquote
 from dsstan.table.formula import parse
+from factory import fit_from
 
-TIMES = 10 if os.environ.get("DSSTAN_FUZZ") == "nightly" else 1
+TIMES = 10 if NIGHTLY else 1
 
 CASES = {
     "prepare": 600,
@@ -139,35 +135,14 @@ def fit_of(problem: Any, seed: int, weights: Any = None, protection: str = "pape
     spread = float(np.std(problem.y)) or 1.0
     shape = (2, 6)
     center = np.linalg.lstsq(problem.X, problem.y, rcond=None)[0]
-    A = np.ones(problem.n_records) if weights is None else smoothing(np.inf, weights.a)
-    prior = Priors()
-    return Fit(
-        problem=problem,
-        kind="unrestricted" if weights is None else "restricted",
-        protection="none" if weights is None else protection,
-        weights=weights,
-        gamma=0.0 if weights is None else np.inf,
-        A=A,
-        draws={
-            "beta": center + 0.1 * spread * rng.normal(size=(*shape, problem.n_terms)),
-            "sigma_sq": spread**2 * rng.gamma(2.0, 0.5, shape),
-            "tau_sq": spread**2 * 10.0 ** rng.uniform(-6, 0, shape),
-            "phi": rng.uniform(1.0, 10.0, shape) / problem.d_max,
-        },
-        phi_held=None,
-        priors=prior.resolve(problem.y, problem.X, problem.d_max),
-        prior_settings=prior,
-        engine="none",
-        engine_version="none",
-        program="none",
-        fingerprint="none",
-        seed=seed,
-        settings=SamplerSettings(chains=2, warmup=1, samples=6),
-        surface_error=0.0,
-        nodes=(1, 1),
-        verdict=Verdict(()),
-        seconds=0.0,
-    )
+    draws = {
+        "beta": center + 0.1 * spread * rng.normal(size=(*shape, problem.n_terms)),
+        "sigma_sq": spread**2 * rng.gamma(2.0, 0.5, shape),
+        "tau_sq": spread**2 * 10.0 ** rng.uniform(-6, 0, shape),
+        "phi": rng.uniform(1.0, 10.0, shape) / problem.d_max,
+    }
+    restricted = {} if weights is None else {"weights": weights, "protection": protection}
+    return fit_from(problem, draws, seed=seed, **restricted)
 
 
 @st.composite

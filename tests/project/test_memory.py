@@ -52,7 +52,7 @@ def test_two_hundred_syntheses_leak_no_memory(kept):
 
 
 @resident
-@pytest.mark.skipif(os.environ.get("DSSTAN_SLOW") != "1", reason="takes minutes: DSSTAN_SLOW=1")
+@pytest.mark.nightly("takes minutes")
 def test_peak_memory_is_as_stated():
     stated = json.loads((ROOT / "tests" / "benchmarks" / "memory.json").read_text())
     command = [sys.executable, str(ROOT / "tests" / "memory.py")]

@@ -96,8 +96,11 @@ def test_the_wheel_carries_every_module(wheel):
 
 
 def test_the_wheel_carries_the_templates_of_the_report_unchanged(wheel):
-    sources = sorted((ROOT / "dsstan" / "report" / "templates").iterdir())
-    assert {p.name for p in sources} == {"report.html", "factsheet.html", "report.js", "style.css"}
+    sources = sorted((ROOT / "dsstan" / "release" / "report" / "templates").iterdir())
+    assert {p.name for p in sources} == {
+        *("report.html", "factsheet.html", "pictures.html", "tables.html"),
+        *("report.js", "style.css"),
+    }
     for path in sources:
         assert read(wheel, path.relative_to(ROOT).as_posix()) == path.read_bytes()
 
@@ -114,7 +117,7 @@ def test_the_wheel_names_its_command_its_licence_and_its_python(wheel):
     assert found["License-Expression"] == "BSD-3-Clause"
     assert found["Requires-Python"] == ">=3.11"
     [points] = [n for n in names_in(wheel) if n.endswith("entry_points.txt")]
-    assert "dsstan = dsstan.cli:main" in read(wheel, points).decode()
+    assert "dsstan = dsstan.cli.command_line:main" in read(wheel, points).decode()
     assert any(n.endswith("licenses/LICENSE") for n in names_in(wheel))
 
 

@@ -13,7 +13,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from conftest import ROOT, leave_out, small_table
-from dsstan.cli.app import synthesise
+from dsstan.cli.command_line import synthesise
 from dsstan.cli.job import read_job
 from dsstan.release.reading import read_table
 
@@ -92,6 +92,7 @@ def steps() -> list[tuple[str, str]]:
     return [*before, ("python", program), *(step for n, step in commands if n > first)]
 
 
+@pytest.mark.nightly("installs the package in a fresh clone and runs every command")
 def test_every_block_of_the_readme_runs_as_written(clone, san_francisco):
     own_table(clone / "sales.csv")
     for kind, text in steps():

@@ -10,6 +10,7 @@ from conftest import ROOT
 
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
 NUMBER = r"(-?\d+\.?\d*)"
+executed = pytest.mark.nightly("the examples are executed as the pages are built")
 RHOS = ("0.00", "0.50", "0.90", "0.99")
 
 
@@ -48,6 +49,7 @@ def test_the_lone_record_is_the_more_exposed_and_a_copy_tells_more_of_it(printed
     assert fell[0] < 50 < fell[1]
 
 
+@executed
 def test_as_gamma_grows_the_copies_go_from_the_truth_to_x_beta(printed):
     out = printed("02_differential_smoothing.py")
     (truth,) = _numbers(rf"truth of the lone record {NUMBER}", out)
@@ -65,6 +67,7 @@ def test_as_gamma_grows_the_copies_go_from_the_truth_to_x_beta(printed):
     assert rows["inf"]["tau_sq"] > 1.5 * rows["0"]["tau_sq"]
 
 
+@executed
 def test_copies_that_carry_w_overshoot_the_truth_at_a_middling_gamma(printed):
     out = printed("02_differential_smoothing.py")
     smooth, truth = _numbers(rf"gamma 100, w\*: copies centred at {NUMBER}, truth {NUMBER}", out)
@@ -72,6 +75,7 @@ def test_copies_that_carry_w_overshoot_the_truth_at_a_middling_gamma(printed):
     assert whole < truth < smooth
 
 
+@executed
 def test_only_the_protection_paper_moves_the_nugget(printed):
     out = printed("02_differential_smoothing.py")
     none, paper, preserving, cut = (
@@ -82,6 +86,7 @@ def test_only_the_protection_paper_moves_the_nugget(printed):
     assert cut == pytest.approx(none, rel=0.2)
 
 
+@executed
 def test_every_protection_lowers_the_share_and_only_cut_stops_the_whole_release(
     printed, san_francisco
 ):
@@ -98,6 +103,7 @@ def test_every_protection_lowers_the_share_and_only_cut_stops_the_whole_release(
     assert max(shares) / min(shares) < known["cut"] / known["plug"]
 
 
+@executed
 def test_continuous_weights_leave_the_outlier_less_than_flags_do(printed, san_francisco):
     out = printed("05_what_the_measure_misses.py")
     pairs = _numbers(rf"outlier left with {NUMBER} fixed, {NUMBER} known", out)
@@ -109,6 +115,7 @@ def test_continuous_weights_leave_the_outlier_less_than_flags_do(printed, san_fr
     assert known[2] / known[1] < 0.5 * flagged / continuous
 
 
+@executed
 def test_brackets_keep_the_count_of_dear_homes_and_cost_what_is_said(printed, san_francisco):
     out = printed("09_brackets.py")
     (truth,) = _numbers(rf"homes of a million or more in the original: {NUMBER}", out)
@@ -132,6 +139,7 @@ def test_brackets_keep_the_count_of_dear_homes_and_cost_what_is_said(printed, sa
     assert [row[1] for row in rows] == sorted(row[1] for row in rows)
 
 
+@executed
 def test_a_chain_keeps_the_effect_of_age(printed, san_francisco):
     out = printed("10_age_then_price.py")
     interval = rf"{NUMBER} \({NUMBER}, {NUMBER}\)"
@@ -149,6 +157,7 @@ def test_a_chain_keeps_the_effect_of_age(printed, san_francisco):
     assert shares["flagged"][0] < shares["unflagged"][0]
 
 
+@executed
 def test_more_is_borrowed_the_closer_the_groups_go_together(printed, san_francisco):
     out = printed("11_bedrooms.py")
     sds = [_numbers(rf"correlation {rho}: mean sd of w {NUMBER}", out)[0] for rho in RHOS]
@@ -161,6 +170,7 @@ def test_more_is_borrowed_the_closer_the_groups_go_together(printed, san_francis
     assert every < own
 
 
+@executed
 def test_adaptive_weights_smooth_everybody_and_inflate_the_nugget(printed):
     out = printed("08_adaptive.py")
     kept = {name: _row_of_two(out, name) for name in ("ratio", "step", "two-stage")}

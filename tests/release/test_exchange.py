@@ -62,7 +62,7 @@ def test_arviz_works_on_it_as_on_any_posterior(copies):
 def test_without_arviz_one_error_says_what_to_install(copies, monkeypatch):
     for name in ("arviz", "arviz_base"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match="pip install arviz"):
+    with pytest.raises(InputError, match=r'pip install "dsstan\[arviz\]"'):
         to_arviz(copies.fit)
 
 

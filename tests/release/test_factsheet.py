@@ -6,8 +6,8 @@ import dataclasses
 import re
 
 import numpy as np
-from test_write import none_flagged, planted  # noqa: F401
 from test_report import facts, release  # noqa: F401
+from test_write import none_flagged, planted  # noqa: F401
 
 import dsstan as ds
 

@@ -15,10 +15,10 @@ import pytest
 
 import dsstan as ds
 from conftest import ROOT, small_table
-from dsstan.cli.app import synthesise as command
+from dsstan.cli.command_line import synthesise as command
 from dsstan.cli.job import read_job
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.release.metadata import check_metadata
+from dsstan.release.metadata import SCHEMA, check_metadata
 from dsstan.release.reading import read_release, read_table
 from dsstan.table.cells import is_formula
 
@@ -153,6 +153,7 @@ def test_a_release_is_read_back_with_all_it_holds(releases, kind, part):
 
 def test_metadata_meets_its_schema(releases):
     schema = json.loads((ROOT / "docs" / "metadata.schema.json").read_text())
+    assert schema == SCHEMA, "python -m dsstan.release.metadata > docs/metadata.schema.json"
     jsonschema.Draft202012Validator.check_schema(schema)
     for folder in releases[1].values():
         content = json.loads((folder / "public" / "metadata.json").read_text())
@@ -268,7 +269,7 @@ def with_table(kept, table):
     problem = dataclasses.replace(kept.problem, table=table)
     start = dataclasses.replace(kept.start, problem=problem)
     fit = dataclasses.replace(kept, problem=problem, start=start)
-    return dataclasses.replace(ds.synthesise(kept, 2, seed=1), fit=fit)
+    return dataclasses.replace(ds.synthesise(kept, 3, seed=1), fit=fit)
 
 
 def test_every_level_of_an_index_is_looked_at(kept, tmp_path):
@@ -386,7 +387,7 @@ BAD_JOBS = [
     (JOB + 'x = "\\ud800"', "not TOML|can't be read"),
     ("a = " + "[" * 9999, "not TOML|can't be read"),
     ("a = 1" + "0" * 9999, "can't be read"),
-    (JOB.replace('"in.csv"', '"~nobodyatall/in.csv"'), "begins with ~ and a user there is not"),
+    (JOB.replace('"in.csv"', '"~nobodyatall/in.csv"'), "begins with ~ and an unknown user"),
     ("#" * 1_000_001, "too large"),
 ]
 

@@ -143,7 +143,7 @@ def test_language_headings_and_names_are_in_order(page, release, kind):
     assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
     ids = [t["id"] for t in shown.tags if "id" in t]
     assert len(set(ids)) == len(ids)
-    named = {t[a] for t in shown.tags for a in ("aria-labelledby", "data-tells") if a in t}
+    named = {t[a] for t in shown.tags for a in ("aria-labelledby", "data-readout") if a in t}
     named |= {t["href"][1:] for t in shown.all("a")}
     assert named <= set(ids)
     assert len(shown.all("caption")) == len(shown.all("table"))
@@ -346,7 +346,7 @@ def test_names_from_the_data_are_text_on_both_pages(hostile, tmp_path):
     assert "<b>0</b>&é" in "".join(t["text"] for t in Page(report(hostile, tmp_path)).all("title"))
     cells = [t["text"] for t in Page(facts(hostile)).all("th")]
     assert HOSTILE in cells
-    heads = [t["text"] for t in Page(report(hostile, tmp_path)).of_class("gt_group_heading")]
+    heads = [t["text"] for t in Page(report(hostile, tmp_path)).of_class("group-heading")]
     assert any(HOSTILE in head for head in heads), heads
 
 

@@ -160,7 +160,7 @@ def test_a_place_on_the_map_tells_its_numbers(browser, path, release, width):  #
         ActionChains(browser).move_to_element(mark).perform()
     else:
         mark.click()
-    told = browser.find_element("id", "told-map").text
+    told = browser.find_element("id", "readout-map").text
     assert "flagged" in told
     assert "sd left:" in told
 

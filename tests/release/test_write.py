@@ -108,7 +108,7 @@ def test_the_folder_holds_a_public_and_a_confidential_part_and_nothing_else(fold
 
 
 def test_an_unrestricted_release_has_no_flags_and_one_set_of_draws(free, tmp_path):
-    target = ds.synthesise(free, 2, seed=1).write(tmp_path / "r")
+    target = ds.synthesise(free, 3, seed=1).write(tmp_path / "r")
     assert names(target / "confidential") == {
         "summary.json",
         "settings.json",

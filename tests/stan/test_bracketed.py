@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import fields
 
 import numpy as np
@@ -36,9 +35,7 @@ from mc import (
 )
 
 DENSITY = 1e-8
-NIGHTLY = os.environ.get("DSSTAN_NIGHTLY") == "1"
-REPLICATES = 200 if NIGHTLY else 16
-PAIRS = 4000 if NIGHTLY else 400
+nightly = pytest.mark.nightly("hundreds of fits, thousands of copies")
 STATISTICS = {"mean": mean_of, "sd": sd_of}
 STATISTICS |= {
     f"q{1000 * p:03.0f}": (lambda d, p=p: quantile_of(d, p)) for p in (0.025, 0.5, 0.975)
@@ -117,6 +114,7 @@ def test_one_infinite_bracket_has_the_gaussian_posterior(tiny):
     assert_same_posterior(scalars(ours), scalars(gaussian))
 
 
+@pytest.mark.nightly("statistics on the second engine")
 def test_both_engines_have_one_posterior_and_draw_in_the_bracket(cmdstan_home, tiny, cuts):
     weights = ds.own_weights(tiny, (np.arange(tiny.n_records) == tiny.n_records - 1).astype(float))
     fits = [truncated(tiny, cuts, weights=weights, engine=e) for e in ("embedded", "cmdstan")]
@@ -128,15 +126,12 @@ def test_both_engines_have_one_posterior_and_draw_in_the_bracket(cmdstan_home, t
     assert_same_posterior(first, second)
 
 
-@pytest.mark.parametrize("name", ["embedded", "cmdstan"])
-def test_the_program_draws_copies_in_their_bracket(name, request, tiny, cuts):
-    if name == "cmdstan":
-        request.getfixturevalue("cmdstan_home")
+def test_the_program_draws_copies_in_their_bracket(sampling_engine, tiny, cuts):
     kept = find_brackets(tiny, cuts)
     priors = ds.Priors().resolve(tiny.y, tiny.X, tiny.d_max)
     data = bracketed_data(tiny, kept, np.ones(tiny.n_records), priors, 4.0)
     init = {"beta": [4.5, 0.4], "sigma_sq": 1.0, "tau_sq": 0.5, "phi_free": []}
-    drawn = get_engine(name).sample(
+    drawn = get_engine(sampling_engine).sample(
         Program("bracketed"),
         data,
         settings=SamplerSettings(1, 300, 600, metric="diag_e"),
@@ -265,19 +260,23 @@ def test_the_truncated_posterior_is_that_of_jags():
         assert_same(ours, moved)
 
 
-def test_the_truncated_likelihood_is_calibrated():
-    found = calibrate_truncated(REPLICATES, seed=5)
+@pytest.mark.parametrize(
+    ("replicates", "factor"), [(5, 100.0), pytest.param(200, 4.0, marks=nightly)]
+)
+def test_the_truncated_likelihood_is_calibrated(replicates, factor):
+    found = calibrate_truncated(replicates, seed=5)
     judged = judge(found)
     assert all(each.passed for each in judged.values()), judged
-    spoiled = judge(found, {"tau_sq": 4.0, "sigma_sq": 4.0})
+    spoiled = judge(found, {"tau_sq": factor, "sigma_sq": factor})
     assert not spoiled["tau_sq"].passed
 
 
-def test_a_copy_has_the_law_of_its_original_jointly_with_w_and_the_brackets():
+@pytest.mark.parametrize("pairs", [400, pytest.param(4000, marks=nightly)])
+def test_a_copy_has_the_law_of_its_original_jointly_with_w_and_the_brackets(pairs):
     """Plain likelihood: w given y, then a copy given w in the bracket. False alarm 1e-5."""
 
     def scores(spoil):
-        found = copy_differences(PAIRS, seed=6, spoil=spoil)
+        found = copy_differences(pairs, seed=6, spoil=spoil)
         return found.mean(axis=0) / found.std(axis=0, ddof=1) * np.sqrt(len(found))
 
     assert np.all(np.abs(scores(1.0)) < z_limit(5))

@@ -17,6 +17,7 @@ from dsstan.covariance.likelihood_surface import build_surface
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import PROGRAMS, REFERENCE_PROGRAMS, Program
 from dsstan.models.stan_data import natural_data
+from factory import fit_from
 from mc import assert_same, assert_same_posterior, mean_of, z_limit
 
 DENSITY = 1e-8
@@ -208,14 +209,16 @@ def test_every_switch_in_the_data_has_its_reason_above_it():
 
 @pytest.mark.parametrize("protection", [None, "paper", "preserving", "cut"])
 def test_both_engines_and_both_programs_give_the_same_posterior(
-    small, free, kept, cmdstan_home, protection
+    small, free, kept, sampling_engine, protection
 ):
     runs = {}
-    for engine, program in (
-        ("embedded", "natural"),
-        ("embedded", "auto"),
-        ("cmdstan", "natural"),
-        ("cmdstan", "surface"),
+    for engine, program in dict.fromkeys(
+        [
+            ("embedded", "natural"),
+            ("embedded", "auto"),
+            (sampling_engine, "natural"),
+            (sampling_engine, "surface"),
+        ]
     ):
         common = {"engine": engine, "program": program, "seed": 5, "progress": False}
         if protection is None:
@@ -232,7 +235,7 @@ def test_both_engines_and_both_programs_give_the_same_posterior(
         assert fit.verdict.passed, str(fit.verdict)
         assert fit.engine == engine
         runs[engine, program] = scalars(fit)
-    first = runs.pop("embedded", None) or runs.pop(("embedded", "natural"))
+    first = runs.pop(("embedded", "natural"))
     for other in runs.values():
         assert_same_posterior(first, other)
 
@@ -266,7 +269,7 @@ FIRM = ds.Priors(
 
 
 @pytest.mark.parametrize("gamma", ["unrestricted", "infinite", "finite"])
-def test_marginal_and_latent_forms_agree(engine, tiny, gamma):
+def test_marginal_and_latent_forms_agree(sampling_engine, tiny, gamma):
     small = tiny
     held = None if gamma == "unrestricted" else HELD
     a = smoothing_of(small, gamma)
@@ -275,7 +278,7 @@ def test_marginal_and_latent_forms_agree(engine, tiny, gamma):
     if held is None:
         start["phi"] = 4.0
     settings = SamplerSettings(chains=4, warmup=500, samples=1500, metric="diag_e", adapt_delta=0.9)
-    drawn = get_engine(engine).sample(
+    drawn = get_engine(sampling_engine).sample(
         Program(name),
         reference_data(small, a, held),
         settings=settings,
@@ -403,19 +406,19 @@ def test_draws_of_w_and_y_inside_stan_follow_the_closed_form(small, protection, 
 
 
 def _fit_of(problem, a, protection, gamma):
-    """A short fit that carries A and the protection."""
+    """A fit of one draw that carries A, the protection and the priors."""
+    draws = {"beta": [[[5.0, 0.7]]], "sigma_sq": [[1.5]], "tau_sq": [[0.3]], "phi": [[HELD]]}
+    priors = PRIORS.resolve(problem.y, problem.X, problem.d_max)
     if protection == "none":
-        return ds.fit(problem, priors=PRIORS, seed=1, engine="embedded", progress=False)
-    return ds.fit(
+        return fit_from(problem, draws, priors=priors)
+    return fit_from(
         problem,
+        draws,
         weights=ds.own_weights(problem, (a < 1).astype(float)),
         gamma=np.inf if gamma == "infinite" else 4.0,
         protection=protection,
-        phi=HELD,
-        priors=PRIORS,
-        seed=1,
-        engine="embedded",
-        progress=False,
+        phi_held=HELD,
+        priors=priors,
     )
 
 

@@ -217,16 +217,18 @@ def compiled(name: str) -> str:
     return "\n".join([f"touch {target}.stan", *lines, ""])
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_the_commands_run_as_written(
-    name: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+compiles = pytest.mark.nightly("compiles one more program")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n == "unrestricted" else compiles) for n in ALL]
+)
+def test_the_commands_run_as_written(name: str, cmdstan_home: Path, tmp_path: Path) -> None:
     """`make` compiles the first program; the others are there compiled, from the cache."""
-    cmdstan = request.getfixturevalue("cmdstan_home")
     (before,) = fences(section("How to run one"), "bash")
     (commands,) = fences(section(name), "bash")
     there = "" if name == "unrestricted" else compiled(name)
-    script = (before + there + commands).replace("/path/to/cmdstan", str(cmdstan))
+    script = (before + there + commands).replace("/path/to/cmdstan", str(cmdstan_home))
     script = script.replace("/path/to/dsstan", str(ROOT))
     env = {**os.environ, "HOME": str(tmp_path)}
     ran = subprocess.run(

@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 
 from conftest import _FOLDER, leave_out
 from dsstan.core import resources as _resources
-from dsstan.core.errors import DatasetError, DsstanError
+from dsstan.core.errors import DatasetError, DsstanError, InputError
 from dsstan.table import datasets
 from dsstan.table.datasets import load_baltimore, load_san_francisco, load_simulated
 
@@ -273,7 +273,7 @@ def test_baltimore_coordinates_read_as_thousands_of_feet_fall_in_baltimore() -> 
 
 def test_without_libpysal_the_install_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
-    with pytest.raises(DatasetError, match=r"pip install \"dsstan\[examples\]\""):
+    with pytest.raises(InputError, match=r"pip install \"dsstan\[examples\]\""):
         load_baltimore()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -561,7 +560,7 @@ def wide(tmp_path_factory):
     return path
 
 
-@pytest.mark.skipif(os.environ.get("DSSTAN_SLOW") != "1", reason="takes minutes: DSSTAN_SLOW=1")
+@pytest.mark.nightly("takes minutes and 2 GB")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak in /proc")
 def test_peak_memory_stays_well_below_the_size_of_the_table(wide, tmp_path):
     found = {}

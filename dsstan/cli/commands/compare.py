@@ -2,174 +2,113 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-import typer
 from rich.markup import escape
 from rich.table import Table
 
 from dsstan.cli.dry_run import plan_comparison
-from dsstan.cli.options import (
-    COPIES,
-    PROTECT,
-    RUN,
-    AsJson,
-    Chains,
-    Coords,
-    CovarianceOf,
-    CovModel,
-    Crs,
-    Distance,
-    DryRun,
-    Engine,
-    Formula,
-    Neighbours,
-    PhiBounds,
-    Samples,
-    Seed,
-    TableFile,
-    Warmup,
-    WorkDir,
-    among,
-)
+from dsstan.cli.options import Run, Source, takes
 from dsstan.cli.phases import phases
 from dsstan.cli.screens import out, say
 from dsstan.cli.session import SESSION, document, emit
 from dsstan.comparison.frontier import Frontier, compare
+from dsstan.copies.options import COPIES, PROTECT, RUN, ReleaseOptions, option
 from dsstan.core.errors import InputError
 from dsstan.core.progress import phase
 from dsstan.core.workspace import write_private
-from dsstan.covariance.approximations import choose_covariance, covariance_of
+from dsstan.covariance.approximations import choose_covariance
 from dsstan.covariance.protection import PROTECTIONS
-from dsstan.models.priors import Priors
 from dsstan.release.pictures.plots import plot_frontier, save
-from dsstan.release.reading import needed_columns, read_table
 from dsstan.risk.assessment import check_floor
-from dsstan.table.problem import prepare
 
 
-def compare_command(
-    table: TableFile,
-    formula: Formula,
-    coords: Coords,
-    out_folder: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            help="Confidential folder for table, picture and finished settings; a second run with "
-            "the same one goes on.",
-            rich_help_panel=COPIES,
-        ),
-    ],
-    crs: Crs = None,
-    distance: Distance = None,
-    threshold: Annotated[
-        list[float] | None,
-        typer.Option(help="M; give it once for each value.", rich_help_panel=PROTECT),
-    ] = None,
-    correlation: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="c; give it once for each value. With neither, c = 0.20.", rich_help_panel=PROTECT
-        ),
-    ] = None,
-    continuous: Annotated[
-        bool,
-        typer.Option(
-            "--continuous", help="Also the paper's continuous weights.", rich_help_panel=PROTECT
-        ),
-    ] = False,
-    gamma: Annotated[
-        list[float] | None,
-        typer.Option(help="Once for each value; inf if left out.", rich_help_panel=PROTECT),
-    ] = None,
-    protection: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Once for each of {', '.join(PROTECTIONS)}; all if left out.",
-            autocompletion=among(*PROTECTIONS),
-            rich_help_panel=PROTECT,
-        ),
-    ] = None,
-    copies: Annotated[
-        list[int] | None, typer.Option(help="L, once for each; 20.", rich_help_panel=COPIES)
-    ] = None,
-    floor: Annotated[
-        float | None,
-        typer.Option(
-            help="Least sd to leave to an intruder, drawn as a line.", rich_help_panel=COPIES
-        ),
-    ] = None,
-    seed: Seed = None,
-    workers: Annotated[
-        int, typer.Option(help="Settings judged at a time.", rich_help_panel=RUN)
-    ] = 1,
-    engine: Engine = "auto",
-    cov_model: CovModel = "exponential",
-    covariance: CovarianceOf = "auto",
-    neighbours: Neighbours = None,
-    phi_bounds: PhiBounds = None,
-    workdir: WorkDir = None,
-    chains: Chains = 4,
-    warmup: Warmup = 1000,
-    samples: Samples = 1000,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What is compared, and where the comparison is kept."""
+
+    out_folder: Path = option(
+        ...,
+        "Confidential folder for table, picture and finished settings; a second run with "
+        "the same one goes on.",
+        COPIES,
+        flags=("--out",),
+    )
+    threshold: list[float] | None = option(None, "M; give it once for each value.", PROTECT)
+    correlation: list[float] | None = option(
+        None, "c; give it once for each value. With neither, c = 0.20.", PROTECT
+    )
+    continuous: bool = option(False, "Also the paper's continuous weights.", PROTECT)
+    gamma: list[float] | None = option(None, "Once for each value; inf if left out.", PROTECT)
+    protection: list[str] | None = option(
+        None,
+        f"Once for each of {', '.join(PROTECTIONS)}; all if left out.",
+        PROTECT,
+        choices=PROTECTIONS,
+    )
+    copies: list[int] | None = option(None, "L, once for each; 20.", COPIES)
+    floor: float | None = option(None, "Least sd to leave to an intruder, drawn as a line.", COPIES)
+    workers: int = option(1, "Settings judged at a time.", RUN)
+
+    def check_folder(self) -> None:
+        """Refuse a folder that holds anything but a comparison."""
+        folder = self.out_folder
+        ours = (folder / "run.json").is_file()
+        if folder.is_dir() and any(folder.iterdir()) and not ours:
+            raise InputError(f"{folder} holds other files: choose another folder")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What :func:`dsstan.compare` is given of it."""
+        return {
+            "distances": self.threshold or (),
+            "correlations": self.correlation or (),
+            "continuous": self.continuous,
+            "gammas": self.gamma or (float("inf"),),
+            "protections": self.protection or PROTECTIONS,
+            "copies": self.copies or (20,),
+            "workers": self.workers,
+        }
+
+
+@takes(
+    "table formula coords out_folder crs distance threshold correlation continuous gamma "
+    "protection copies floor seed workers engine cov_model covariance neighbours phi_bounds "
+    "workdir chains warmup samples dry_run as_json"
+)
+def compare_command(source: Source, grid: Grid, options: ReleaseOptions, how: Run) -> None:
     """Judge a grid of settings by risk and utility."""
-    check_floor(floor)
-    chosen = covariance_of(covariance, neighbours)
-    if floor is not None and not choose_covariance(chosen, 0).has_attacker:
+    check_floor(grid.floor)
+    if grid.floor is not None and not choose_covariance(options.covariance, 0).has_attacker:
         raise InputError(
-            f"--floor is compared with an intruder's sd, which --covariance {covariance} does not "
-            "have: leave the floor out, or take --covariance vecchia"
+            f"--floor is compared with an intruder's sd, which --covariance {options.covariance} "
+            "does not have: leave the floor out, or take --covariance vecchia"
         )
-    ours = (out_folder / "run.json").is_file()
-    if out_folder.is_dir() and any(out_folder.iterdir()) and not ours:
-        raise InputError(f"{out_folder} holds other files: choose another folder")
-    grid: dict[str, Any] = {
-        "distances": threshold or (),
-        "correlations": correlation or (),
-        "continuous": continuous,
-        "gammas": gamma or (float("inf"),),
-        "protections": protection or PROTECTIONS,
-        "copies": copies or (20,),
-        "workers": workers,
-    }
-    place: dict[str, Any] = {"coords": coords, "crs": crs, "distance": distance, "name": table.stem}
-    sampler = {"chains": chains, "warmup": warmup, "samples": samples}
-    fits: dict[str, Any] = {
-        "priors": None if phi_bounds is None else Priors(phi_bounds=phi_bounds),
-        "cov_model": cov_model,
-        "covariance": chosen,
-        "engine": engine,
-        "seed": seed,
-        **sampler,
-    }
-    with phases(
-        ("reading", "rehearsal")
-        if dry_run
-        else ("reading", "unrestricted fit", "settings", "writing")
-    ):
-        with phase("reading"):
-            content = read_table(table, needed_columns(formula, coords))
-        if dry_run:
-            plan = plan_comparison(content, formula, {**place, **fits}, grid, folder=out_folder)
-        else:
-            problem = prepare(content, formula, **place)
-            SESSION.resumable = out_folder
-            found = compare(problem, folder=out_folder, **grid, **fits)
-            with phase("writing"):
-                _write(found, out_folder, floor)
-    if dry_run:
-        plan.show("compare", as_json=as_json)
-    elif as_json:
-        emit(_document(found, out_folder, floor))
+    grid.check_folder()
+    folder, floor = grid.out_folder, grid.floor
+    if how.dry_run:
+        with phases(("reading", "rehearsal")):
+            table = source.read(options.coords)
+            plan = plan_comparison(table, source.formula, options, grid.arguments, folder=folder)
+        plan.show("compare", as_json=how.as_json)
+        return
+    with phases(("reading", "unrestricted fit", "settings", "writing")):
+        problem = options.prepare(source.read(options.coords), source.formula)
+        SESSION.resumable = folder
+        # Kept settings are found by all arguments of their fits: no more than are asked for.
+        asked = "cov_model covariance priors engine seed chains warmup samples"
+        fits = {name: getattr(options, name) for name in asked.split()}
+        found = compare(problem, folder=folder, **grid.arguments, **fits)
+        with phase("writing"):
+            _write(found, folder, floor)
+    if how.as_json:
+        emit(_document(found, folder, floor))
     else:
         _show(found, floor)
-        say(f"Keep to yourself: {out_folder.absolute()} (frontier.csv, frontier.png)")
+        say(f"Keep to yourself: {folder.absolute()} (frontier.csv, frontier.png)")
 
 
 def _document(found: Frontier, folder: Path, floor: float | None) -> dict[str, Any]:
@@ -233,10 +172,11 @@ def _show(found: Frontier, floor: float | None) -> None:
     by = "least sd" if found.usual_risk.startswith("sd") else "near"
     out.print(
         f"{int(found.at_risk.sum())} records at risk, those that any rule of this grid flags. "
-        "Least sd of them, and of all records, left to one who knows all others and the variances "
-        "(modelled scale); near: share of the copies of those at risk within 10% of the truth; "
-        "overlap of the regression's intervals; correlation of the predicted surfaces. * no other "
-        f"setting with this L is better in {by} and overlap, ties within Monte Carlo error"
+        "Smallest sd of them, and of all records, for an intruder who knows all others and the "
+        "variances (modelled scale); near: share of the copies of those at risk within 10% of "
+        "the truth; overlap of the regression's intervals; correlation of the predicted surfaces. "
+        f"* no other setting with this L is better in {by} and overlap, ties within Monte Carlo "
+        "error"
     )
     left_out = found.table["left_out"].max()
     if left_out > 0:

@@ -10,8 +10,8 @@ import typer
 
 from dsstan.cli.examples import EXAMPLES, DemoResult, run_example
 from dsstan.cli.options import AsJson, Engine, WorkDir, among
-from dsstan.cli.outcome import summary_of
 from dsstan.cli.phases import RELEASE_PHASES, phases
+from dsstan.cli.print_release import summary_of
 from dsstan.cli.screens import out, say, show_demo
 from dsstan.cli.session import SESSION, document, emit
 from dsstan.core.errors import DsstanError, InputError

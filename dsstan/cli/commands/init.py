@@ -18,9 +18,10 @@ import pandas as pd
 import typer
 from typer.models import ParameterInfo
 
+from dsstan.cli.commands.synthesise import synthesise
 from dsstan.cli.job import job_keys
-from dsstan.cli.options import GROUPS, MODEL
 from dsstan.cli.screens import say
+from dsstan.copies.options import GROUPS, MODEL
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed
 from dsstan.models.weights import PAPER_CORRELATION
@@ -45,7 +46,7 @@ PLACEHOLDERS = {
     "coords": ("x", "y"),
     "out": "release",
 }
-"""What stands for a required option until its owner fills it in."""
+"""Placeholders of required options, until the user fills them in."""
 
 EXAMPLES: dict[str, Any] = {
     "crs": "EPSG:4326",
@@ -70,7 +71,7 @@ whoever knows the seed can take the noise off the copies."""
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ColumnGuess:
     """What the names and types of a table's columns suggest. No value of the data is in it."""
 
     coords: tuple[str, str] | None
@@ -95,8 +96,6 @@ def init_command(
     ] = None,
 ) -> None:
     """Write a commented job file to fill in."""
-    from dsstan.cli.app import synthesise  # cli imports this module
-
     job = job.expanduser()
     if os.path.lexists(job):
         raise InputError(f"{job} exists and is not overwritten; choose another name")
@@ -121,7 +120,7 @@ def init_command(
     say(f"And run:    dsstan run {job}")
 
 
-def propose(table: pd.DataFrame) -> Proposal:
+def propose(table: pd.DataFrame) -> ColumnGuess:
     """Coordinates by the names of columns, and what else there is for a formula."""
     names = [str(name) for name in table.columns]
     lower = {name.lower(): name for name in names}
@@ -139,7 +138,7 @@ def propose(table: pd.DataFrame) -> Proposal:
         and not pd.api.types.is_bool_dtype(table[name].dtype)
     }
     rest = [name for name in names if name not in (coords or ())]
-    return Proposal(
+    return ColumnGuess(
         coords,
         distance,
         tuple(name for name in rest if name in numeric),
@@ -150,7 +149,7 @@ def propose(table: pd.DataFrame) -> Proposal:
 def job_text(
     command: Callable[..., Any],
     filled: dict[str, Any],
-    proposal: Proposal | None = None,
+    proposal: ColumnGuess | None = None,
     *,
     name: str = "job.toml",
 ) -> str:
@@ -182,7 +181,7 @@ def job_text(
 
 
 def _annotated(hint: Any) -> tuple[Any, ParameterInfo]:
-    """The type of a parameter, and what Typer is told of it."""
+    """The type of a parameter, and its Typer settings."""
     kind, *more = typing.get_args(hint)
     info = next(item for item in more if isinstance(item, ParameterInfo))
     return kind, info
@@ -194,7 +193,7 @@ def _entry(
     text: str,
     default: Any,
     filled: dict[str, Any],
-    proposal: Proposal | None,
+    proposal: ColumnGuess | None,
 ) -> str:
     """Help and value of one key; commented out where it is not filled in and not required."""
     text += NOTES.get(key, "")
@@ -214,7 +213,7 @@ def _entry(
     return f"{_comment(text)}\n{line}"
 
 
-def _columns(proposal: Proposal) -> str:
+def _columns(proposal: ColumnGuess) -> str:
     """Which columns a formula may name."""
     numbers = ", ".join(map(_printable, proposal.numbers)) or "none"
     others = ", ".join(map(_printable, proposal.others)) or "none"
@@ -272,5 +271,5 @@ def _write(job: Path, text: str) -> None:
     except FileExistsError:
         raise InputError(f"{job} exists and is not overwritten; choose another name") from None
     with os.fdopen(handle, "wb") as stream:
-        os.fchmod(stream.fileno(), 0o600)  # whatever the umask took away
+        os.fchmod(stream.fileno(), 0o600)  # whatever the umask removed
         stream.write(content)

@@ -131,7 +131,7 @@ def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _smallest(attacker: Mapping[str, Any], copies: int) -> float | None:
-    """Least sd left to one who knows all others and the variances, over all records."""
+    """Least sd for an intruder who knows all others and the variances, over all records."""
     groups = attacker["restricted"] or attacker["unrestricted"]
     sds = [group[str(copies)]["known"]["smallest"] for group in groups.values()]
     least = min((math.inf if sd is None else float(sd) for sd in sds), default=math.inf)
@@ -167,7 +167,7 @@ def _show(found: Mapping[str, Any]) -> None:
     say(f"Flagged:    {mine['flagged']} of {public['records']} records")
     sd = mine["smallest_sd"]
     if sd is not None:
-        say(f"Smallest sd left to one who knows all others: {sd:.2g}, modelled scale")
+        say(f"Smallest sd left to an intruder who knows all others: {sd:.2g}, modelled scale")
     floor = mine["floor"]
     if floor is not None:
         say(f"Floor:      {floor['sd']:g}, {floor['records_below']} records below it")

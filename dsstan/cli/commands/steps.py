@@ -2,119 +2,60 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from dsstan.cli.dry_run import Plan
 from dsstan.cli.job import arguments_of
-from dsstan.cli.options import (
-    AcceptFailed,
-    AdaptDelta,
-    Chains,
-    Coords,
-    CopiesOf,
-    Correlation,
-    CovModel,
-    Crs,
-    CsvText,
-    Distance,
-    Engine,
-    Format,
-    Formula,
-    Gamma,
-    Neighbour,
-    NoReport,
-    OutFolder,
-    PhiBounds,
-    Protection,
-    RoundingOf,
-    Samples,
-    Seed,
-    Strict,
-    TableFile,
-    Threshold,
-    WorkDir,
-)
-from dsstan.cli.outcome import tell_chain
+from dsstan.cli.options import Run, Source, Writing, built, signature_of
 from dsstan.cli.phases import phases
+from dsstan.cli.print_release import print_steps
 from dsstan.cli.session import SESSION
 from dsstan.copies.chain import check_chain, check_columns
-from dsstan.copies.protect import check_choices, stage_seeds
+from dsstan.copies.options import SAMPLER, ReleaseOptions, option
+from dsstan.copies.protect import draw_release, prepare_release, stage_seeds
 from dsstan.copies.result import Synthesis
-from dsstan.copies.step_models import check_model, check_step, fit_step, other_columns
-from dsstan.copies.synthesis import synthesise
+from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import ConvergenceError, InputError
 from dsstan.core.progress import phase
-from dsstan.core.seeds import root_seed, seed_bits
+from dsstan.core.seeds import root_seed
 from dsstan.release.reading import needed_columns, read_table
-from dsstan.release.write import FORMATS, check_target, write_release
+from dsstan.release.write import check_format, check_target
 from dsstan.table.cells import check_cells
-from dsstan.table.order_leaks import check_order
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.problem import Problem
 
-__all__ = ["OF_A_STEP", "chain_job", "chain_step", "chain_workdir", "run_chain"]
-
-
-def chain_job(
-    table: TableFile,
-    coords: Coords,
-    out_folder: OutFolder,
-    crs: Crs = None,
-    distance: Distance = None,
-    copies: CopiesOf = 20,
-    seed: Seed = None,
-    engine: Engine = "auto",
-    format: Format = "csv",
-    chains: Chains = 4,
-    warmup: Annotated[int | None, typer.Option(help="Warm-up iterations of a chain.")] = None,
-    samples: Samples = 1000,
-    adapt_delta: AdaptDelta = 0.9,
-    accept_failed: AcceptFailed = False,
-    strict: Strict = False,
-    csv_text: CsvText = "refuse",
-    no_report: NoReport = False,
-    workdir: WorkDir = None,
-) -> dict[str, Any]:
-    """What the whole job may say; its parameters are the keys beside ``steps``."""
-    return dict(locals())
+__all__ = ["OF_A_STEP", "chain_workdir", "run_chain"]
 
 
-def chain_step(
-    formula: Formula,
-    outcome: Annotated[str, typer.Option(help="How the column is modelled.")] = "gaussian",
-    threshold: Threshold = None,
-    correlation: Correlation = None,
-    neighbour: Neighbour = 1,
-    gamma: Gamma = float("inf"),
-    protection: Protection = "paper",
-    cov_model: CovModel = "exponential",
-    phi_bounds: PhiBounds = None,
-    rounding: RoundingOf = "auto",
-    offset: Annotated[str | None, typer.Option(help="Of a count: column of the exposure.")] = None,
-    cuts: Annotated[
-        list[float] | None, typer.Option(help="Bracketed: ends of the brackets, ascending.")
-    ] = None,
-    closed: Annotated[
-        str | None, typer.Option(help="Bracketed: the end that belongs to it, left or right.")
-    ] = None,
-    likelihood: Annotated[str | None, typer.Option(help="Bracketed: plain or truncated.")] = None,
-    groups: Annotated[str | None, typer.Option(help="Grouped: column of the groups.")] = None,
-) -> dict[str, Any]:
-    """What a step may say; its parameters are the keys of ``[[steps]]``."""
-    return dict(locals())
+@dataclass(frozen=True, kw_only=True)
+class _OfAChain:
+    """Options of a job with steps whose default is another than without."""
 
+    warmup: int | None = option(None, "Warm-up iterations a chain; the model's own.", SAMPLER)
+
+
+_HEAD = signature_of(
+    "table coords out_folder crs distance copies seed engine format chains warmup samples "
+    "adapt_delta accept_failed strict csv_text no_report workdir",
+    *(_OfAChain, Source, ReleaseOptions, Writing, Run),
+)
+"""What stands above the steps."""
+
+_STEP = signature_of(
+    "formula outcome threshold correlation neighbour gamma protection cov_model phi_bounds "
+    "rounding offset cuts closed likelihood groups",
+    *(Source, StepModel, ReleaseOptions),
+)
+"""What a step may say."""
 
 OF_A_STEP = "models other than the Gaussian belong into a step: begin one with [[steps]]"
 _OF_STEPS = "it belongs into a step, below [[steps]]"
-_NOT_HERE = "a job with steps has none: the attacker is not reckoned there, and no gap is drawn"
+_NOT_HERE = "a job with steps has none: no intruder is assessed there, and no gap is drawn"
 _ELSEWHERE = {
-    **dict.fromkeys(inspect.signature(chain_step).parameters, _OF_STEPS),
+    **dict.fromkeys(_STEP.parameters, _OF_STEPS),
     **dict.fromkeys(
         ("missing", "imputations", "floor", "accept_below_floor", "absolute"), _NOT_HERE
     ),
@@ -123,9 +64,17 @@ _ELSEWHERE = {
 """Keys that do not stand above the steps, and why."""
 
 
-def run_chain(
-    content: Mapping[str, Any], path: Path, *, dry_run: bool, as_json: bool, verbose: bool
-) -> None:
+@dataclass(frozen=True)
+class _Step:
+    """One synthetic column of the chain."""
+
+    name: str
+    formula: str
+    options: ReleaseOptions
+    model: StepModel
+
+
+def run_chain(content: Mapping[str, Any], path: Path, how: Run) -> None:
     """Make the release that a job with steps describes.
 
     Parameters
@@ -134,36 +83,36 @@ def run_chain(
         Of the job file.
     path
         The file.
+    how
+        How the command runs and what it prints.
 
     Raises
     ------
     InputError
         If the job can't be read, or its steps make no chain; before any sampling.
     """
-    told = _head(content, path)
-    steps = _steps(content["steps"], path)
-    target = check_target(told["out_folder"])
-    if told["format"] not in FORMATS:
-        raise InputError(f"format must be csv or parquet, got {told['format']!r}")
+    head = _head(content, path)
+    writing, options = built(Writing, head), built(ReleaseOptions, head)
+    steps = _steps(content["steps"], head, path)
+    target = check_target(writing.out_folder)
+    check_format(writing.format)
     SESSION.targets.append(target)
-    names = [f"step {number}" for number in range(1, len(steps) + 1)]
-    with phases(["reading"] if dry_run else ["reading", *names, "writing"]):
-        with phase("reading"):
-            problems = _prepared(told, steps)
-        if not dry_run:
-            release = _release(told, steps, problems, names)
+    names = [step.name for step in steps]
+    with phases(["reading"] if how.dry_run else ["reading", *names, "writing"]):
+        problems = _prepared(head, steps)
+        if not how.dry_run:
+            release = _release(options.seed, steps, problems)
             with phase("writing"):
-                write_release(
-                    release,
-                    target,
-                    format=told["format"],
-                    csv_text=told["csv_text"],
-                    report=not told["no_report"],
-                )
-    if dry_run:
-        _plan(told, steps, problems, target).show("run", as_json=as_json)
+                writing.write(release)
+    if how.dry_run:
+        _plan(steps, problems, target).show("run", as_json=how.as_json)
         return
-    tell_chain(release, target, report=not told["no_report"], as_json=as_json, verbose=verbose)
+    print_steps(
+        *(release, target),
+        report=not writing.no_report,
+        as_json=how.as_json,
+        verbose=how.verbose,
+    )
 
 
 def chain_workdir(content: Mapping[str, Any], path: Path) -> Path | None:
@@ -173,88 +122,54 @@ def chain_workdir(content: Mapping[str, Any], path: Path) -> Path | None:
 
 
 def _head(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The checked settings above the steps."""
+    """The settings above the steps."""
     whole = {key: value for key, value in content.items() if key != "steps"}
-    return chain_job(**arguments_of(whole, chain_job, path, _ELSEWHERE))
+    return arguments_of(whole, _HEAD, path, _ELSEWHERE)
 
 
-def _steps(given: Any, path: Path) -> list[dict[str, Any]]:
-    """The checked settings of each step."""
+def _steps(given: Any, head: Mapping[str, Any], path: Path) -> list[_Step]:
+    """The steps with their checked settings."""
     if not isinstance(given, list) or not given or not all(isinstance(s, dict) for s in given):
         raise InputError(f"steps in {path.name} must be tables, each begun by [[steps]]")
     steps = []
     for number, one in enumerate(given, 1):
-        with _named(f"step {number}"):
-            step = chain_step(**arguments_of(one, chain_step, path))
-            check_step(step)
-        steps.append(step)
+        name = f"step {number}"
+        with _named(name):
+            own = arguments_of(one, _STEP, path)
+            model, options = built(StepModel, own), built(ReleaseOptions, {**head, **own})
+            model.check_options(options)
+        steps.append(_Step(name, own["formula"], options, model))
     return steps
 
 
-def _prepared(told: Mapping[str, Any], steps: list[dict[str, Any]]) -> list[Problem]:
+def _prepared(head: Mapping[str, Any], steps: list[_Step]) -> list[Problem]:
     """The problems of the steps, checked as a chain."""
-    used = set().union(*(needed_columns(step["formula"], told["coords"]) for step in steps))
-    used |= {name for step in steps for name in other_columns(step)}
-    content = read_table(told["table"], used)
-    check_cells(content, told["format"], told["csv_text"])
-    root_seed(told["seed"])
-    problems: list[Problem] = []
-    for number, step in enumerate(steps, 1):
-        with _named(f"step {number}"):
-            check_choices(
-                step["threshold"],
-                step["correlation"],
-                step["gamma"],
-                step["protection"],
-                told["copies"],
-                step["rounding"],
-                step["cov_model"],
-            )
-            problem = prepare(
-                content,
-                step["formula"],
-                coords=told["coords"],
-                distance=told["distance"],
-                crs=told["crs"],
-                name=told["table"].stem,
-            )
-            check_order(problem)
-            check_chain(problems, problem)
-            check_model(problem, step)
-        problems.append(problem)
-    made = [problem.response for problem in problems]
-    for number, step in enumerate(steps, 1):
-        check_columns(made, other_columns(step), number)
-    return problems
+    with phase("reading"):
+        used = set().union(*(needed_columns(step.formula, head["coords"]) for step in steps))
+        used |= {name for step in steps for name in step.model.other_columns}
+        table = read_table(head["table"], used)
+        check_cells(table, head["format"], head["csv_text"])
+        problems: list[Problem] = []
+        for step in steps:
+            with _named(step.name):
+                problem = prepare_release(table, step.formula, step.options)
+                check_chain(problems, problem)
+                step.model.check_problem(problem)
+            problems.append(problem)
+        made = [problem.response for problem in problems]
+        for number, step in enumerate(steps, 1):
+            check_columns(made, step.model.other_columns, number)
+        return problems
 
 
-def _release(
-    told: Mapping[str, Any],
-    steps: list[dict[str, Any]],
-    problems: list[Problem],
-    names: list[str],
-) -> Synthesis:
+def _release(seed: int | None, steps: list[_Step], problems: list[Problem]) -> Synthesis:
     """Fit, flag, fit again and synthesise, step by step."""
-    root = root_seed(told["seed"])
-    keys = ("engine", "chains", "warmup", "samples", "adapt_delta")
-    sampler = {key: told[key] for key in keys if told[key] is not None}
     release: Synthesis | None = None
-    for seed, step, problem, name in zip(
-        stage_seeds(root, len(steps)), steps, problems, names, strict=True
-    ):
-        seeds = stage_seeds(seed, 3)
-        with phase(name), _named(name):
-            kept = fit_step(problem, step, sampler, seeds[:2])
-            drawn = synthesise(
-                kept,
-                told["copies"],
-                seed=seeds[2],
-                accept_failed=told["accept_failed"],
-                strict=told["strict"],
-                rounding=step["rounding"],
-                given=release,
-            )
-            release = replace(drawn, seed_bits=seed_bits(told["seed"]))
+    roots = stage_seeds(root_seed(seed), len(steps))
+    for root, step, problem in zip(roots, steps, problems, strict=True):
+        with phase(step.name), _named(step.name):
+            run = step.model.fit_of(problem, step.options)
+            release = draw_release(run, step.options, root, given=release)
     assert release is not None
     return release
 
@@ -268,16 +183,14 @@ def _named(name: str) -> Iterator[None]:
         raise type(error)(f"{name}: {error}") from None
 
 
-def _plan(
-    told: Mapping[str, Any], steps: list[dict[str, Any]], problems: list[Problem], target: Path
-) -> Plan:
+def _plan(steps: list[_Step], problems: list[Problem], target: Path) -> Plan:
     """What a run would do."""
     what: dict[str, Any] = {
         "records": problems[0].n_records,
         "sites": problems[0].n_sites,
-        "copies": told["copies"],
+        "copies": steps[0].options.copies,
         "folder": str(target),
     }
-    for number, (step, problem) in enumerate(zip(steps, problems, strict=True), 1):
-        what[f"step {number}"] = f"{problem.formula} ({step['outcome']})"
+    for step, problem in zip(steps, problems, strict=True):
+        what[step.name] = f"{problem.formula} ({step.model.outcome})"
     return Plan(what, None, "a chain of several models is not rehearsed")

@@ -13,7 +13,7 @@ from dsstan.core.errors import InputError, check_count
 from dsstan.covariance.base import Conditional, Covariance, Parameters, SpatialModel, Terms
 from dsstan.covariance.vecchia.exposure import local_draws, local_terms
 from dsstan.covariance.vecchia.latent import SparseLatentModel
-from dsstan.covariance.vecchia.neighbours import ORDERINGS
+from dsstan.covariance.vecchia.neighbours import NEIGHBOURS, ORDERINGS
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
 __all__ = ["Vecchia"]
@@ -34,10 +34,11 @@ class Vecchia(Covariance):
         ``"maxmin"`` or ``"coordinate"``.
     """
 
-    neighbours: int = 15
-    ordering: str = "maxmin"
+    neighbours: int = NEIGHBOURS
+    ordering: str = ORDERINGS[0]
 
     name: ClassVar[str] = "vecchia"
+    sums_over_records: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("neighbours", self.neighbours)
@@ -65,7 +66,7 @@ class Vecchia(Covariance):
         self, model: SpatialModel, points: Sequence[Parameters], carried: Floats
     ) -> list[Terms]:
         """The intruder's terms, each record's from the records around it."""
-        return local_terms(model, points, carried, self.neighbours, self.ordering)
+        return local_terms(model, points, carried)
 
     def draws_by_default(
         self, model: SpatialModel, carried: Floats, records: int | None = None

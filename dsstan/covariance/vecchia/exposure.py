@@ -1,8 +1,8 @@
-"""What a release of many records tells an intruder: the terms of each from its surroundings.
+"""Information of a release of many records on each record, from the records around it.
 
-The exact attacker (:mod:`dsstan.risk.attacker`) needs the N x N covariance of a copy. What a record
-does to a copy through w falls off with distance, so that part comes from the records nearest to
-it. What it does through the coefficients reaches every copy: that part is kept whole, with the
+The exact attacker (:mod:`dsstan.risk.attacker`) needs the N x N covariance of a copy. The effect of
+a record on a copy through w falls off with distance, so that part is computed from the records
+nearest to it. The effect through the coefficients reaches every copy: that part is exact, with the
 coefficients' covariance and estimate of the whole table, and the information that a copy holds on
 them summed over all records. With H = C + J B (C through w) and Vs = S + J G J', S given the
 coefficients, Woodbury's identity parts a record's information into
@@ -27,6 +27,7 @@ from scipy.spatial import cKDTree
 from dsstan.covariance.base import Parameters, SpatialModel, Terms
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.protection import removed_variance
+from dsstan.covariance.vecchia.neighbours import NEIGHBOURS, ORDERINGS
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
 __all__ = ["SURROUNDINGS", "left_out", "local_draws", "local_terms"]
@@ -47,7 +48,7 @@ MORE = 3
 
 
 def local_draws(n: int) -> int:
-    """Posterior draws that the terms of n records are averaged over, unless told otherwise."""
+    """Default number of posterior draws that the terms of n records are averaged over."""
     return FEW_DRAWS if n > MANY_RECORDS else LOCAL_DRAWS
 
 
@@ -103,8 +104,6 @@ def local_terms(
     model: SpatialModel,
     points: Sequence[Parameters],
     carried: Floats,
-    neighbours: int = 15,
-    ordering: str = "maxmin",
     *,
     surroundings: int = SURROUNDINGS,
     records: NDArray[np.intp] | None = None,
@@ -120,14 +119,12 @@ def local_terms(
         Draws; their coefficients are integrated out under flat priors.
     carried
         Factor on w in the copies, shape (N,).
-    neighbours, ordering
-        As :class:`dsstan.covariance.vecchia.approximation.Vecchia` has them.
     surroundings
         Number of records, the record itself among them.
     records
         Positions; by default all.
     sample_weight
-        Of a sample, how many records of the table each stands for, in the sum over all records.
+        Of a sample, how many records of the table each represents in the sum over all records.
 
     Returns
     -------
@@ -138,7 +135,9 @@ def local_terms(
     problem = model.problem
     who = np.arange(problem.n_records) if records is None else records
     near = _around(problem.sites, who, min(surroundings, problem.n_records))
-    source = VecchiaStatistics.of_model(model, neighbours, ordering)
+    usual: dict[str, Any] = {"neighbours": NEIGHBOURS, "ordering": ORDERINGS[0]}
+    settings = usual | model.covariance.settings
+    source = VecchiaStatistics.of_model(model, settings["neighbours"], settings["ordering"])
     each = np.ones(len(who)) if sample_weight is None else sample_weight
     return [_at_draw(model, p, carried, near, source, each) for p in points]
 

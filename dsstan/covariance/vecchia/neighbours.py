@@ -20,10 +20,20 @@ from scipy.spatial import cKDTree
 from dsstan.core.errors import InputError
 from dsstan.table.problem import Problem
 
-__all__ = ["ORDERINGS", "Neighbours", "earlier_neighbours", "neighbours_of", "order_places"]
+__all__ = [
+    "NEIGHBOURS",
+    "ORDERINGS",
+    "Neighbours",
+    "earlier_neighbours",
+    "neighbours_of",
+    "order_places",
+]
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
+
+NEIGHBOURS = 15
+"""Neighbours a record, unless others are asked for."""
 
 ORDERINGS = ("maxmin", "coordinate")
 

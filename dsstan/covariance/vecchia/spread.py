@@ -1,12 +1,10 @@
-"""Sums over records, spread over workers and kept for a run that goes on.
+"""Vecchia's sums over records, computed by an executor and kept for a run that goes on.
 
-The statistics of Vecchia's approximation are sums over blocks of records, at each node of phi by
-itself. A task is one node and some blocks; it gives back the sum of each block, and these are
-added in the order of the blocks, as without workers. So the bytes are the same for any
-number of workers, however the blocks are dealt out and whichever worker was lost.
+They are sums over blocks of records, at each node of phi by itself. A task is one node and some
+blocks; it returns the sum of each block, and these are added in the order of the blocks. So the
+bytes are the same for any executor, however the blocks are dealt out and whichever worker is lost.
 
-The sums of a finished node can be kept in a folder. Whoever starts the run again computes the
-rest. Both are confidential: sums over the records tell of them.
+The sums of a finished node can be kept in a folder. A run that is started again computes the rest.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ import io
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +26,10 @@ from numpy.typing import NDArray
 from dsstan._version import __version__
 from dsstan.core.distributed import connect
 from dsstan.core.errors import InputError
+from dsstan.core.executors import Executor, ThisProcess
 from dsstan.core.seeds import root_seed
-from dsstan.core.workers import Cluster, Shared, held_arrays
-from dsstan.core.workspace import write_private
-from dsstan.covariance.approximations import Covariance, Vecchia
+from dsstan.core.workspace import keep_private, lasting_folder
+from dsstan.covariance.base import Covariance
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ Records = NDArray[np.int64]
 _LOG = logging.getLogger("dsstan")
 
 MOST_BLOCKS = 64
-"""Blocks of a task, at most: a second or so. A task costs Dask some milliseconds."""
+"""Blocks of a task, at most: a second or so. A task costs some milliseconds."""
 
 TASKS_EACH = 8
 """Tasks for each worker, at least where there are blocks enough, so that none waits for long."""
@@ -57,21 +55,19 @@ _FORMAT = "1"
 
 @dataclass(frozen=True, eq=False)
 class DistributedStatistics(VecchiaStatistics):
-    """Vecchia's statistics, computed by workers, read from a folder, or both.
+    """Vecchia's statistics, computed by an executor unless they are kept.
 
     Attributes
     ----------
-    cluster
-        Workers; None computes in this process.
+    executor, kept
+        What computes the sums of a node, and where those of finished nodes are.
     shared
-        What the workers read: sites, a, own, z, neighbours.
-    kept
-        Sums of finished nodes; None keeps none.
+        Handle of the arrays that a task needs.
     """
 
-    cluster: Cluster | None = None
-    shared: Shared | None = field(default=None, repr=False)
-    kept: KeptSums | None = None
+    executor: Executor
+    kept: KeptSums
+    shared: Any = field(repr=False)
 
     def sums(self, phi: Floats, r: Floats, records: Records | None = None) -> Floats:
         """Statistics at every node; see
@@ -85,76 +81,66 @@ class DistributedStatistics(VecchiaStatistics):
 
     def _nodes(self, phi: Floats, r: Floats, records: Records | None) -> Iterator[Floats]:
         """Sums at each phi in its order, shape (K, H)."""
-        phi = np.ascontiguousarray(phi, dtype=np.float64)
+        phis, k = [float(value) for value in phi], self.z.shape[1]
         r = np.ascontiguousarray(r, dtype=np.float64)
-        kept = self.kept
-        names = ["" if kept is None else kept.name(value, r, records) for value in phi]
-        k = self.z.shape[1]
+        names = {value: self.kept.name(value, r, records) for value in phis}
         shape = (1 + k * (k + 1) // 2, r.size)
-        known = {} if kept is None else {name: kept.read(name, shape) for name in names}
-        rest = [g for g, name in enumerate(names) if known.get(name) is None]
-        compute = self._compute(phi[rest], r, records)
-        done: dict[int, Floats] = {}
-        for g, name in enumerate(names):
-            found = known.get(name)
-            while found is None and g not in done:
-                at, values = next(compute)
-                done[rest[at]] = values
-                if kept is not None:
-                    kept.write(names[rest[at]], values)
-            yield done.pop(g) if found is None else found
+        done = {value: self.kept.read(name, shape) for value, name in names.items()}
+        rest = [value for value, found in done.items() if found is None]
+        with closing(self._compute(rest, r, records)) as computed:
+            for value in phis:
+                while (sums := done[value]) is None:
+                    at, found = next(computed)
+                    done[at] = found
+                    self.kept.write(names[at], found)
+                yield sums
 
     def _compute(
-        self, phi: Floats, r: Floats, records: Records | None
-    ) -> Iterator[tuple[int, Floats]]:
-        """Number and sums of each node, as they are ready."""
+        self, phi: Sequence[float], r: Floats, records: Records | None
+    ) -> Generator[tuple[float, Floats], None, None]:
+        """Each phi and its sums, as they are ready."""
         from dsstan.covariance.vecchia.kernels import BLOCK
 
-        some = np.arange(len(self.sites)) if records is None else records
-        if self.cluster is None or self.shared is None or some.size == 0:
-            for g in range(phi.size):
-                yield g, self.block_sums(phi[g : g + 1], r, some).sum(axis=0)[0]
-            return
-        blocks = -(-some.size // BLOCK)
-        fair = -(-blocks * phi.size // (TASKS_EACH * self.cluster.workers))
-        # Pieces of one size, but for the last.
-        size = BLOCK * -(-blocks // -(-blocks // min(MOST_BLOCKS, max(1, fair))))
-        pieces = [(low, min(low + size, some.size)) for low in range(0, some.size, size)]
-        with ExitStack() as stack:
-            shared = [self.shared]
-            if records is not None:
-                places = [np.ascontiguousarray(records)]
-                shared.append(stack.enter_context(self.cluster.share(places)))
-            calls = [(*piece, float(value), r, self.code) for value in phi for piece in pieces]
-            each = stack.enter_context(closing(self.cluster.each(block_sums, calls, shared=shared)))
-            parts_of: dict[int, dict[int, Floats]] = {}
-            for number, result in each:
-                if isinstance(result, BaseException):
-                    raise result
-                g, piece_number = divmod(number, len(pieces))
-                mine = parts_of.setdefault(g, {})
-                mine[piece_number] = result
-                if len(mine) == len(pieces):
-                    parts = np.concatenate([mine[i] for i in range(len(pieces))])
-                    del parts_of[g]
-                    yield g, parts.sum(axis=0)
+        count, workers = len(self.sites) if records is None else records.size, self.executor.workers
+        blocks = -(-count // BLOCK)
+        fair = -(-blocks * len(phi) // (TASKS_EACH * workers))
+        most = blocks if workers == 1 else min(MOST_BLOCKS, max(1, fair))
+        size = BLOCK * -(-blocks // -(-blocks // most))  # of all pieces but the last
+        pieces = [(low, min(low + size, count)) for low in range(0, count, size)]
+        parts: dict[float, dict[int, Floats]] = {value: {} for value in phi}
+        with nullcontext() if records is None else self.executor.share((records,)) as places:
+            calls = {
+                (value, piece[0]): (self.shared, places, *piece, value, r, self.code)
+                for value in phi
+                for piece in pieces
+            }
+            with closing(self.executor.each(block_sums, calls)) as each:
+                for (value, low), result in each:
+                    if isinstance(result, BaseException):
+                        raise result
+                    parts[value][low] = result
+                    if len(parts[value]) == len(pieces):
+                        of_all = [part for _, part in sorted(parts.pop(value).items())]
+                        yield value, np.concatenate(of_all).sum(axis=0)
 
 
 def block_sums(
-    held: list[tuple[str, list[Any]]],
+    arrays: tuple[NDArray[Any], ...],
+    places: tuple[Records] | None,
     low: int,
     high: int,
     phi: float,
     r: Floats,
     code: int,
 ) -> Floats:
-    """On a worker: the sums of some blocks at one value of phi.
+    """The sums of some blocks at one value of phi.
 
     Parameters
     ----------
-    held
-        Marks and whereabouts, see :func:`dsstan.core.workers.held_arrays`: of sites, a, own,
-        z and neighbours; and of the places in the ordering that are summed over, if not all are.
+    arrays
+        Sites, a, own, z and neighbours.
+    places
+        The places in the ordering that are summed over, if not all are.
     low, high
         From which of them to before which, low at the beginning of a block.
     phi, r, code
@@ -167,14 +153,13 @@ def block_sums(
     """
     from dsstan.covariance.vecchia.kernels import PARALLEL, node_sums
 
-    data, *places = (held_arrays(*one) for one in held)
-    some = np.array(places[0][0][low:high]) if places else np.arange(low, high)
+    some = np.arange(low, high) if places is None else np.array(places[0][low:high])
     with PARALLEL:
-        return np.asarray(node_sums(*data, some, np.array([phi]), r, code)[:, 0])
+        return np.asarray(node_sums(*arrays, some, np.array([phi]), r, code)[:, 0])
 
 
 class KeptSums:
-    """Sums of finished nodes in a private folder, one file each. Confidential.
+    """Sums of finished nodes in a private folder, one file each, or nowhere. Confidential.
 
     A file is an array of NumPy's format and its checksum, written whole and then renamed. Its
     name is a hash of all that the sums depend on, so that sums of other data never match.
@@ -182,18 +167,26 @@ class KeptSums:
     Parameters
     ----------
     folder
-        Made if need be; for its owner alone.
+        Made if need be; for its owner alone. None keeps none.
     source
         The statistics that the sums are of.
     """
 
-    def __init__(self, folder: Path, source: VecchiaStatistics) -> None:
-        self.folder = open_folder(folder)
-        self.fingerprint = fingerprint(source)
-        self.read_count = self.written_count = 0
+    def __init__(self, folder: Path | None, source: VecchiaStatistics) -> None:
+        import numba
+
+        from dsstan.covariance.vecchia.kernels import BLOCK
+
+        self.folder, self.read_count, self.written_count = folder, 0, 0
+        if folder is not None:
+            words = (_FORMAT, __version__, np.__version__, numba.__version__, source.code, BLOCK)
+            self.fingerprint = _hash(words, source.arrays)
+            lasting_folder(folder)
 
     def name(self, phi: float, r: Floats, records: Records | None) -> str:
         """Name of the sums at one value of phi."""
+        if self.folder is None:
+            return ""
         digest = hashlib.sha256(self.fingerprint)
         digest.update(np.array([float(phi), *r]).tobytes())
         if records is not None:
@@ -202,6 +195,8 @@ class KeptSums:
 
     def read(self, name: str, shape: tuple[int, int]) -> Floats | None:
         """Kept sums; None where there are none, or the file is damaged."""
+        if self.folder is None:
+            return None
         try:
             content = (self.folder / f"{name}.npy").read_bytes()
             body, checksum = content[:-32], content[-32:]
@@ -217,50 +212,13 @@ class KeptSums:
 
     def write(self, name: str, values: Floats) -> None:
         """Keep sums."""
-        body = io.BytesIO()
-        np.save(body, np.ascontiguousarray(values), allow_pickle=False)
-        content = body.getvalue()
-        _write(self.folder / f"{name}.npy", content + hashlib.sha256(content).digest())
-        self.written_count += 1
-
-
-def open_folder(folder: Path) -> Path:
-    """A folder for its owner alone, made if need be.
-
-    Raises
-    ------
-    InputError
-        If it can't be made, or belongs to somebody else.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise InputError(
-            f"the folder {folder} can't be used to resume: {error.strerror or type(error).__name__}"
-        ) from None
-    return folder
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file whole."""
-    try:
-        write_private(path, content)
-    except OSError as error:
-        raise InputError(
-            f"the folder {path.parent} can't be written to: "
-            f"{error.strerror or type(error).__name__}"
-        ) from None
-
-
-def fingerprint(source: VecchiaStatistics) -> bytes:
-    """Hash of the records, the model and the software that sums depend on."""
-    import numba
-
-    from dsstan.covariance.vecchia.kernels import BLOCK
-
-    words = (_FORMAT, __version__, np.__version__, numba.__version__, source.code, BLOCK)
-    return _hash(words, source.arrays)
+        if self.folder is not None:
+            body = io.BytesIO()
+            np.save(body, np.ascontiguousarray(values), allow_pickle=False)
+            content = body.getvalue()
+            checksum = hashlib.sha256(content).digest()
+            keep_private(self.folder / f"{name}.npy", content + checksum)
+            self.written_count += 1
 
 
 def _hash(words: Sequence[Any], arrays: Sequence[NDArray[Any]]) -> bytes:
@@ -299,11 +257,11 @@ def kept_seed(
         return root
     words = (_FORMAT, __version__, problem.formula, *settings)
     name = _hash(words, (problem.y, problem.X, problem.sites, A)).hex()
-    path = open_folder(Path(folder)) / f"{name}.json"
+    path = lasting_folder(Path(folder)) / f"{name}.json"
     try:
         return root_seed(int(json.loads(path.read_text(encoding="utf-8"))["seed"]))
     except (OSError, ValueError, KeyError, TypeError):
-        _write(path, json.dumps({"seed": str(root)}).encode())
+        keep_private(path, json.dumps({"seed": str(root)}).encode())
         return root
 
 
@@ -318,7 +276,7 @@ def check_spread(covariance: Covariance, cluster: Any, resume: Any) -> None:
     given = [
         name for name, value in (("cluster", cluster), ("resume", resume)) if value is not None
     ]
-    if given and not isinstance(covariance, Vecchia):
+    if given and not covariance.sums_over_records:
         raise InputError(
             f"{' and '.join(given)} need sums over records, which Vecchia's approximation has and "
             f'the covariance {covariance.name!r} has not: ask for covariance="vecchia", or leave '
@@ -337,24 +295,21 @@ def spread(
     Parameters
     ----------
     source
-        The statistics; any but Vecchia's are given back as they are.
+        The statistics; any but Vecchia's, or of no records, are returned as they are.
     cluster
         See :func:`dsstan.core.distributed.connect`; None computes in this process.
     resume
         Folder of finished sums, for its owner alone; None keeps none. Confidential.
     """
-    if (cluster is None and resume is None) or not isinstance(source, VecchiaStatistics):
+    nothing = cluster is None and resume is None
+    if nothing or not isinstance(source, VecchiaStatistics) or not len(source.sites):
         yield source
         return
-    with ExitStack() as stack:
-        kept = None if resume is None else KeptSums(Path(resume), source)
-        workers = shared = None
-        if cluster is not None:
-            workers = stack.enter_context(connect(cluster))
-            if len(source.sites):
-                shared = stack.enter_context(workers.share(source.arrays))
-        yield DistributedStatistics(**vars(source), cluster=workers, shared=shared, kept=kept)
-        if kept is not None:
-            _LOG.info(
-                "sums: %d nodes read, %d computed and kept", kept.read_count, kept.written_count
-            )
+    kept = KeptSums(None if resume is None else Path(resume), source)
+    with (
+        connect(ThisProcess() if cluster is None else cluster) as executor,
+        executor.share(source.arrays) as shared,
+    ):
+        yield DistributedStatistics(**vars(source), executor=executor, kept=kept, shared=shared)
+    if resume is not None:
+        _LOG.info("sums: %d nodes read, %d computed and kept", kept.read_count, kept.written_count)

@@ -183,7 +183,7 @@ class VecchiaStatistics:
 
     def block_sums(self, phi: Floats, r: Floats, records: NDArray[np.int64]) -> Floats:
         """Sums over each block of records; see
-        :func:`dsstan.covariance.vecchia.kernels.node_sums`."""
+        ``dsstan.covariance.vecchia.kernels.node_sums``."""
         from dsstan.covariance.vecchia.kernels import PARALLEL, node_sums
 
         with PARALLEL:

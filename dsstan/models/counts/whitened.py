@@ -8,7 +8,7 @@ theta is (log phi, log sigma_sq), and the log of the dispersion where the outcom
 L L' = R(phi), beta and w are linear in u ~ N(0, I), so that ``eta = offset + H(theta) u``. At each
 theta Newton's method finds the mode of u and the Cholesky factor C of its precision there
 (Laplace's approximation, Tierney and Kadane 1986); ``u = mode + C'^-1 z`` then makes (theta, z)
-nearly independent, z nearly N(0, I), whatever the data tell of w. The map is exact: only its
+nearly independent, z nearly N(0, I), however informative the data are. The map is exact: only its
 usefulness rests on the approximation.
 """
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# The ends of ColorBrewer's PuOr: told apart by the colour-blind, and neither is red or green.
+# The ends of ColorBrewer's PuOr: colour-blind readers can distinguish them.
 _LOW, _MID, _HIGH = "#542788", "#f7f7f7", "#b35806"
 # A grid may lack all but one in so many of its rows or columns.
 _GAPS = 10
@@ -254,7 +254,7 @@ def map_ticks(ends: tuple[float, float], count: int) -> list[float]:
 
 
 def _plain_numbers(breaks: list[float]) -> list[str]:
-    """Labels with the digits that tell them apart."""
+    """Labels with as many digits as distinguish them."""
     return [f"{v:.10g}" for v in breaks]
 
 

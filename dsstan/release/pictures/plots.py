@@ -77,7 +77,7 @@ def plot_surface(
 ) -> ggplot:
     """Map of a surface with the records on it (figures 1, 2 and 4 of the paper).
 
-    Confidential: near a record that stands alone the surface gives the record away.
+    Confidential: near a record that stands alone the surface reveals the record.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def plot_surfaces(
 ) -> ggplot:
     """Maps of several surfaces side by side, on one colour scale.
 
-    Confidential: near a record that stands alone a surface gives the record away.
+    Confidential: near a record that stands alone a surface reveals the record.
 
     Parameters
     ----------

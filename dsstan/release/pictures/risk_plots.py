@@ -103,8 +103,8 @@ def _labelled(table: pd.DataFrame) -> None:
 def plot_release_size(assessment: Assessment, *, most: int = 500) -> ggplot:
     """The smallest sd left to the intruder against L, before and after. Confidential.
 
-    The band runs from one who knows the variances behind each copy to one to whom they
-    tell nothing; the dashed line is the floor, if there is one.
+    The band runs from an intruder who knows the variances behind each copy to an intruder to
+    whom they are of no use; the dashed line is the floor, if there is one.
 
     Parameters
     ----------
@@ -143,8 +143,8 @@ def plot_release_size(assessment: Assessment, *, most: int = 500) -> ggplot:
             y="smallest sd left (modelled scale)",
             fill="",
             color="",
-            title="What the release leaves to one who knows all other records",
-            caption="Bands: he knows the variances behind each copy (below), or not (above)"
+            title="Sd left to an intruder who knows all other records",
+            caption="Bands: variances behind each copy known (below), or not (above)"
             + ("" if assessment.floor is None else "; dashed: the floor"),
         )
         + picture_theme((8.2, 4.0))

@@ -27,7 +27,7 @@ HEADS = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReportItem:
     """Something the steward should know.
 
     Attributes
@@ -44,10 +44,10 @@ class Finding:
     todo: str = ""
 
 
-def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding]:
+def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[ReportItem]:
     """Conditions not met, what the assessment found, notes of the fits; the worst first."""
     found = [
-        Finding(
+        ReportItem(
             c["severity"],
             f"{c['condition']} ({c['fit']} fit)" if c["condition"] else f"{c['fit']} fit",
             f"{_sentence(meaning(c['condition']))}Measured: {c['name']}"
@@ -59,16 +59,16 @@ def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding
     ]
     found += _accepted(release)
     found += _of_risks(release, risks)
-    told: set[str] = set()
+    reported: set[str] = set()
     for kind, fit in release.fits.items():
-        fresh = [note for note in fit.notes if note not in told]
-        found += [Finding("note", f"Note of the {kind} fit", _sentence(n)) for n in fresh]
-        told |= set(fresh)
+        fresh = [note for note in fit.notes if note not in reported]
+        found += [ReportItem("note", f"Note of the {kind} fit", _sentence(n)) for n in fresh]
+        reported |= set(fresh)
     order = {"failure": 0, "warning": 1, "note": 2}
     return sorted(found, key=lambda f: order[f.severity])
 
 
-def _accepted(release: Synthesis) -> list[Finding]:
+def _accepted(release: Synthesis) -> list[ReportItem]:
     """What the caller let pass, and releases that are special."""
     failed = {c["condition"] for c in conditions(release) if c["severity"] == "failure"}
     few = "copies-beyond-ess"
@@ -77,7 +77,7 @@ def _accepted(release: Synthesis) -> list[Finding]:
     found = []
     if let:
         found.append(
-            Finding(
+            ReportItem(
                 "warning",
                 "Accepted by the caller",
                 f"The copies were drawn from {' and '.join(let)}, by request.",
@@ -86,7 +86,7 @@ def _accepted(release: Synthesis) -> list[Finding]:
         )
     if release.fit.kind == "unrestricted":
         found.append(
-            Finding(
+            ReportItem(
                 "warning",
                 "Unrestricted release",
                 "No record is smoothed: the copies come from the unrestricted fit.",
@@ -95,16 +95,16 @@ def _accepted(release: Synthesis) -> list[Finding]:
         )
     if release.copies == 1:
         found.append(
-            Finding(
+            ReportItem(
                 "note",
                 "One copy",
-                "The variance between copies can't be told from one, so no estimates are combined.",
+                "One copy does not show the variance between copies, so no estimates are combined.",
                 "Publish two copies or more if analysts need intervals.",
             )
         )
     if release.moved_share > 0:
         found.append(
-            Finding(
+            ReportItem(
                 "note",
                 "Values moved",
                 f"{100 * release.moved_share:.2g}% of the synthetic values could not be held by "
@@ -121,19 +121,19 @@ def _unassessed(release: Synthesis) -> tuple[str, str]:
     if len(release.steps) > 1 or release.fit.outcome != "Gaussian" or release.problem.n_missing:
         return "The closed forms take one Gaussian response without gaps", shares
     if not release.fit.covariance.has_attacker:
-        return "No attacker is reckoned under the predictive process", shares
+        return "No attacker is computed under the predictive process", shares
     return (
-        "There is no unrestricted fit to hold this release against",
+        "There is no unrestricted fit to compare this release with",
         "Fit with start= an unrestricted fit.",
     )
 
 
-def _of_risks(release: Synthesis, risks: Assessment | Disclosure) -> list[Finding]:
+def _of_risks(release: Synthesis, risks: Assessment | Disclosure) -> list[ReportItem]:
     """What the intruder gains."""
     if not isinstance(risks, Assessment):
         why, todo = _unassessed(release)
         return [
-            Finding(
+            ReportItem(
                 "warning",
                 "No intruder assessed",
                 f"{why}, so only the shares of copies near the truth are known.",
@@ -143,10 +143,10 @@ def _of_risks(release: Synthesis, risks: Assessment | Disclosure) -> list[Findin
     found = []
     if risks.rose_most is not None:
         found.append(
-            Finding(
+            ReportItem(
                 "warning",
                 "Protection raised a risk",
-                risks.remarks()[0] + " (variances known to him).",
+                risks.remarks()[0] + " (variances known to the intruder).",
                 "Give that record a weight, try the protection preserving or cut, or publish "
                 "fewer copies; dsstan compare shows what each gives.",
             )
@@ -154,7 +154,7 @@ def _of_risks(release: Synthesis, risks: Assessment | Disclosure) -> list[Findin
     for remark in risks.floor_remarks() if risks.below_floor.size else []:
         most = risks.largest_release
         found.append(
-            Finding(
+            ReportItem(
                 "warning",
                 "Records below the floor",
                 remark + ".",
@@ -173,7 +173,7 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}. " if text else ""
 
 
-def headline(found: list[Finding], risks: Assessment | Disclosure) -> dict[str, str]:
+def headline(found: list[ReportItem], risks: Assessment | Disclosure) -> dict[str, str]:
     """The banner: severity, its words, and the numbers that matter most."""
     severities = {f.severity for f in found}
     worst = next((s for s in ("failure", "warning") if s in severities), "ok")
@@ -182,14 +182,14 @@ def headline(found: list[Finding], risks: Assessment | Disclosure) -> dict[str, 
         for s in ("failure", "warning", "note")
         if s in severities
     ]
-    told = f"{', '.join(counts)}." if counts else "No failure, no warning, no note."
+    text = f"{', '.join(counts)}." if counts else "No failure, no warning, no note."
     if isinstance(risks, Assessment):
         least = float(risks.after.sd(variances="known").min())
-        told += (
+        text += (
             f" The smallest sd that {plural(risks.after.copies, 'copy', 'copies')} leave to an "
             f"intruder who knows all other records is {figure(least)}, on the modelled scale."
         )
-    return {"severity": worst, "head": HEADS[worst], "text": told}
+    return {"severity": worst, "head": HEADS[worst], "text": text}
 
 
 def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +11,18 @@ import numpy as np
 
 from dsstan.core.workspace import write_private
 from dsstan.release.metadata import synthetic_columns
+from dsstan.release.report import content as _content
+from dsstan.release.report import pictures as _pictures
+from dsstan.release.report import records as _records
+from dsstan.release.report import tables as _tables
+from dsstan.release.report.rendering import environment
+from dsstan.release.report.words import figure
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from dsstan.analysis.utility import Utility
     from dsstan.copies.result import Synthesis
-
-_TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 def write_report(
@@ -34,7 +33,7 @@ def write_report(
 ) -> Path:
     """Write the data steward's report: one HTML page that asks nothing of any network.
 
-    Confidential: it tells of single records. Only its owner may read the file.
+    Confidential: it shows single records. Only its owner may read the file.
 
     Parameters
     ----------
@@ -53,7 +52,7 @@ def write_report(
     Path
         The file.
     """
-    page = _environment().get_template("report.html").render(_context(release, risks, kept))
+    page = environment().get_template("report.html").render(_context(release, risks, kept))
     target = Path(path).expanduser()
     write_private(target, page.encode("utf-8"))
     return target
@@ -71,58 +70,26 @@ def factsheet(metadata: Mapping[str, Any]) -> str:
         From :func:`dsstan.release.public.metadata`.
     """
     return (
-        _environment()
+        environment()
         .get_template("factsheet.html")
         .render(about=metadata, made=synthetic_columns(metadata))
     )
-
-
-@cache
-def _environment() -> Environment:
-    """Templates that escape all they are given, and stop at a name they do not know."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    from dsstan.release.report.words import percent, plural
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment.globals.update(
-        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_hash=digest,
-        percent=percent,
-        plural=plural,
-    )
-    return environment
 
 
 def _context(
     release: Synthesis, risks: Assessment | Disclosure, kept: Utility | None
 ) -> dict[str, Any]:
     """Everything that the report's template names."""
-    from dsstan.release.report import content as _content
-    from dsstan.release.report import records as _records
-    from dsstan.release.report import tables as _tables
-    from dsstan.release.report.words import figure
-
-    problem = release.problem
+    problem, fits = release.problem, release.fits
     whole = risks if isinstance(risks, Assessment) else None
     shares = risks.shares if isinstance(risks, Assessment) else risks
     records = _records.record_table(release, risks)
     found = _content.findings(release, risks)
-    fits = release.fits
-    near = f"{100 * shares.relative:g}%"
+    ringed = None if whole is None else whole.rose_most
     return {
         "problem": problem,
         "release": release,
+        "assessment": whole,
         "banner": _content.headline(found, risks),
         "findings": found,
         **_content.data_and_settings(release),
@@ -131,39 +98,17 @@ def _context(
         "surface_error": figure(max(f.surface_error for f in fits.values())),
         "shares": _tables.shares(shares),
         "worst": _records.worst(records).to_dict("records"),
-        "columns": _records.columns(records, problem.unit, near),
+        "columns": _records.columns(records, problem.unit, f"{100 * shares.relative:g}%"),
         "estimates": None if kept is None else _tables.estimates(kept),
         "provenance": _content.provenance(release),
         "has_flags": bool(np.any(release.fit.flagged)),
         "two_fits": release.fit.kind == "restricted" and whole is not None,
-        **_pictures(release, whole, records),
-    }
-
-
-def _pictures(release: Synthesis, whole: Assessment | None, records: Any) -> dict[str, Any]:
-    """The drawn parts, and what only an assessment gives."""
-    from dsstan.release.report import pictures as _pictures
-    from dsstan.release.report import tables as _tables
-
-    problem = release.problem
-    ringed = None if whole is None else whole.rose_most
-    out: dict[str, Any] = {
-        "assessment": whole,
         "ringed": ringed,
         "drawn": _pictures.drawn_of(records),
         "map": _pictures.site_map(problem, records, ringed),
-        "scatter": None,
-        "sizes": {},
-        "attacker": None,
-        "floors": None,
-        "rose": None,
-    }
-    if whole is None:
-        return out
-    return out | {
-        "scatter": _pictures.before_after(records, problem.unit),
-        "sizes": _pictures.release_size(whole),
-        "attacker": _tables.attacker(whole),
-        "floors": _tables.release_sizes(whole),
-        "rose": None if ringed is None else whole.remarks()[0],
+        "scatter": None if whole is None else _pictures.before_after(records, problem.unit),
+        "sizes": {} if whole is None else _pictures.release_size(whole),
+        "attacker": None if whole is None else _tables.attacker(whole),
+        "floors": None if whole is None else _tables.release_sizes(whole),
+        "rose": None if whole is None or ringed is None else whole.remarks()[0],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -137,29 +138,19 @@ def pictured(table: pd.DataFrame, most: int = PICTURED) -> pd.DataFrame:
     return table.iloc[np.sort(np.concatenate([kept.to_numpy(), chosen]))]
 
 
-def facts(row: dict[str, Any], unit: str) -> str:
+def facts(row: Mapping[Any, Any], unit: str) -> str:
     """What the map says of one record."""
-    col = {key: Column(key, "", kind) for key, kind in _KINDS.items()}
     flagged = "flagged" if row["flagged"] else "not flagged"
     lines = [
         f"Record {row['label']} (row {row['row']}), {flagged}",
-        f"neighbour at {col['neighbour'].shown(row['neighbour'])} {unit}",
+        f"neighbour at {figure(row['neighbour'])} {unit}",
     ]
-    for name, words in (("share", "copies near the truth"), ("sd", "sd left")):
-        parts = [
-            f"{col[f'{name}_{when}'].shown(row[f'{name}_{when}'])} {when}"
-            for when in ("before", "after")
-            if row[f"{name}_{when}"] == row[f"{name}_{when}"]
-        ]
+    for name, words, shown in (
+        ("share", "copies near the truth", percent),
+        ("sd", "sd left", figure),
+    ):
+        values = [(when, row[f"{name}_{when}"]) for when in ("before", "after")]
+        parts = [f"{shown(value)} {when}" for when, value in values if not np.isnan(value)]
         if parts:
             lines.append(f"{words}: {', '.join(parts)}")
     return "\n".join(lines)
-
-
-_KINDS = {
-    "neighbour": "number",
-    "share_before": "share",
-    "share_after": "share",
-    "sd_before": "number",
-    "sd_after": "number",
-}

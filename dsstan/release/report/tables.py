@@ -1,13 +1,11 @@
-"""The report's tables, laid out by great_tables; the page's style sheet gives their looks."""
+"""The report's tables, as texts by row and heading."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-import pandas as pd
-from markupsafe import Markup
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from dsstan.models.conditions import CONDITIONS
 from dsstan.release.report.pictures import interval
@@ -21,58 +19,48 @@ if TYPE_CHECKING:
     from dsstan.models.result import Fit
 
 WHEN = {"unrestricted": "before protection", "restricted": "after protection"}
-_NAMES = re.compile(r'\s(?:id|headers)="[^"]*"')
 LIMITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Floors whose largest release is told, beside the one asked for."""
+"""Floors whose largest release is reported, beside the floor that was set."""
 
 
-def layout(
-    rows: list[dict[str, str]],
-    caption: str,
-    *,
-    stub: str,
-    group: str | None = None,
-    raw: str | None = None,
-    left: tuple[str, ...] = (),
-) -> Markup:
-    """A table of texts as HTML.
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; ``templates/tables.html`` writes it as HTML.
 
-    Parameters
+    Attributes
     ----------
     rows
-        One mapping a row, heading to text. Everything is escaped but the column ``raw``.
+        One mapping a row, heading to text or to a picture.
     caption
         What the table shows.
     stub
         Column that names the row.
     group
-        Column whose value heads a group of rows.
-    raw
-        Column of finished markup.
+        Column whose value heads the rows that follow one another and share it.
     left
         Columns of words, which start at the left.
     """
-    from great_tables import GT
 
-    if not rows:
-        return Markup("<p>None.</p>")
-    frame = pd.DataFrame(rows)
-    table = GT(frame, rowname_col=stub, groupname_col=group).tab_stubhead(stub)
-    figures = [c for c in frame.columns if c not in (stub, group, *left)]
-    table = table.cols_align("right", columns=figures).cols_align("left", columns=list(left))
-    if raw is not None:
-        table = table.fmt(str, columns=raw)
-    html = table.as_raw_html()
-    html = html[html.index("<table") : html.rindex("</table>") + len("</table>")]
-    # Its ids repeat from table to table; the scopes of the headings say the same.
-    html = re.sub(r"<t[hd]\b[^<>]*>", lambda tag: _NAMES.sub("", tag[0]), html)
-    head, body = html.split(">", 1)
-    return Markup("{}><caption><span>{}</span></caption>{}").format(
-        Markup(head), caption, Markup(body)
-    )
+    rows: list[dict[str, Any]]
+    caption: str
+    stub: str
+    group: str | None = None
+    left: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """Headings of the columns but the stub and the group, in their order."""
+        heads = dict.fromkeys(head for row in self.rows for head in row)
+        return [head for head in heads if head not in (self.stub, self.group)]
+
+    @property
+    def groups(self) -> list[tuple[str | None, list[dict[str, Any]]]]:
+        """The rows by their group."""
+        grouped = groupby(self.rows, key=lambda row: self.group and row[self.group])
+        return [(name, list(rows)) for name, rows in grouped]
 
 
-def posterior(fits: Mapping[str, Fit]) -> Markup:
+def posterior(fits: Mapping[str, Fit]) -> Table:
     """Posterior of each fit, with R-hat and effective sample sizes."""
     rows = []
     for name, fit in fits.items():
@@ -91,10 +79,10 @@ def posterior(fits: Mapping[str, Fit]) -> Markup:
                     "ESS tail": figure(row["ess_tail"], 4),
                 }
             )
-    return layout(rows, "Posterior, modelled scale", stub="parameter", group="fit")
+    return Table(rows, "Posterior, modelled scale", stub="parameter", group="fit")
 
 
-def checks(fits: Mapping[str, Fit]) -> Markup:
+def checks(fits: Mapping[str, Fit]) -> Table:
     """Everything that a verdict looks at."""
     rows = [
         {
@@ -108,7 +96,7 @@ def checks(fits: Mapping[str, Fit]) -> Markup:
         for check in fit.verdict.checks
     ]
     caption = "Checks of each fit"
-    return layout(rows, caption, stub="check", group="fit", left=("should be", "result"))
+    return Table(rows, caption, stub="check", group="fit", left=("should be", "result"))
 
 
 def _titled(name: str, fits: Mapping[str, Fit]) -> str:
@@ -118,7 +106,7 @@ def _titled(name: str, fits: Mapping[str, Fit]) -> str:
     return f"{name} fit{when}"
 
 
-def shares(found: Disclosure) -> Markup:
+def shares(found: Disclosure) -> Table:
     """Mean share of copies near the truth, before and after."""
     fits = [c for c in WHEN if c in set(found.summary["fit"])]
     labels = {"within_relative": f"within {100 * found.relative:g}% of the truth"}
@@ -136,10 +124,10 @@ def shares(found: Disclosure) -> Markup:
                 row["reduced by"] = reduction_text(change)
             rows.append(row)
     caption = "Mean share of a record's copies that come near its true value"
-    return layout(rows, caption, stub="records", group="copies")
+    return Table(rows, caption, stub="records", group="copies")
 
 
-def attacker(found: Assessment) -> Markup:
+def attacker(found: Assessment) -> Table:
     """The sd left after 0, 1, L and 500 copies, smallest and median of each group."""
     table = found.table().set_index(["fit", "group", "copies", "variances"])
     levels = table.index
@@ -149,7 +137,7 @@ def attacker(found: Assessment) -> Markup:
         for count in (0, *found.copies):
             row = {
                 "group": f"{group} records",
-                "he sees": plural(count, "copy", "copies") if count else "no copy",
+                "copies seen": plural(count, "copy", "copies") if count else "no copy",
             }
             for which in ("smallest", "median"):
                 for name in fits:
@@ -159,10 +147,10 @@ def attacker(found: Assessment) -> Markup:
                     row[f"{which}, {_when(name, fits)}"] = between(known, fixed)
             rows.append(row)
     caption = "Sd left to an intruder who knows all other records (modelled scale)"
-    return layout(rows, caption, stub="he sees", group="group")
+    return Table(rows, caption, stub="copies seen", group="group")
 
 
-def release_sizes(found: Assessment) -> Markup:
+def release_sizes(found: Assessment) -> Table:
     """Most copies that leave every record a floor, for some floors."""
     floors = sorted({*LIMITS, *([] if found.floor is None else [found.floor])})
     rows = []
@@ -177,10 +165,10 @@ def release_sizes(found: Assessment) -> Markup:
                 f"records below it at L = {found.after.copies}": f"{below:,}",
             }
         )
-    return layout(rows, "How many copies a floor allows", stub="least sd")
+    return Table(rows, "How many copies a floor allows", stub="least sd")
 
 
-def estimates(kept: Utility) -> Markup:
+def estimates(kept: Utility) -> Table:
     """The analyst's regression on the original and on the copies, intervals drawn."""
     rows = []
     for term, of_term in kept.table.groupby("term", sort=False):
@@ -194,11 +182,11 @@ def estimates(kept: Utility) -> Markup:
                     f"{100 * kept.level:g}% interval": (
                         f"{figure(row['low'], 4)} to {figure(row['high'], 4)}"
                     ),
-                    "drawn": str(interval(row, of_term)),
+                    "drawn": interval(row, of_term),
                 }
             )
     caption = f"Least squares {kept.formula}; dashed: estimate from the original"
-    return layout(rows, caption, stub="estimated from", group="term", raw="drawn", left=("drawn",))
+    return Table(rows, caption, stub="estimated from", group="term", left=("drawn",))
 
 
 def _when(name: str, fits: list[str]) -> str:

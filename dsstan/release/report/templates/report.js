@@ -1,5 +1,5 @@
 "use strict";
-// Sort a table by a column, and tell of the place that the reader points at.
+// Sort a table by a column, and show the numbers of the place that the reader points at.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = Array.from(table.tHead.rows[0].cells);
   const said = document.getElementById("sorted");
@@ -28,15 +28,15 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
-for (const box of document.querySelectorAll("[data-tells]")) {
-  const told = document.getElementById(box.dataset.tells);
-  const tell = (event) => {
+for (const box of document.querySelectorAll("[data-readout]")) {
+  const readout = document.getElementById(box.dataset.readout);
+  const show = (event) => {
     const place = event.target.closest(".place");
     if (place === null) return;
     box.querySelectorAll(".place.shown").forEach((other) => other.classList.remove("shown"));
     place.classList.add("shown");
-    told.textContent = place.querySelector("title").textContent;
+    readout.textContent = place.querySelector("title").textContent;
   };
-  box.addEventListener("pointerover", tell);
-  box.addEventListener("click", tell);
+  box.addEventListener("pointerover", show);
+  box.addEventListener("click", show);
 }

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from dsstan.covariance.base import Parameters, SpatialModel
-from dsstan.covariance.knots import Basis, basis_at, knots_of
 from dsstan.covariance.latent import require_gaussian
+from dsstan.covariance.process.knots import Basis, basis_at, knots_of
 from dsstan.covariance.protection import removed_variance
 
 __all__ = ["ProcessLatentModel"]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError, check_count
 from dsstan.covariance.base import Conditional, Covariance, Parameters, SpatialModel, Terms
-from dsstan.covariance.knots import PLACEMENTS, place_knots
-from dsstan.covariance.process_latent import ProcessLatentModel
-from dsstan.covariance.process_statistics import PredictiveProcessStatistics
+from dsstan.covariance.process.knots import PLACEMENTS, place_knots
+from dsstan.covariance.process.latent import ProcessLatentModel
+from dsstan.covariance.process.statistics import PredictiveProcessStatistics
 
 __all__ = ["PredictiveProcess", "PredictiveProcessStatistics", "ProcessLatentModel", "place_knots"]
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PredictiveProcess(Covariance):
-    """The modified predictive process; see :mod:`dsstan.covariance.process_statistics`.
+    """The modified predictive process; see :mod:`dsstan.covariance.process.statistics`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What ``dsstan synthesise`` and ``dsstan run`` say of a release that is written."""
+"""Print what ``dsstan synthesise`` and ``dsstan run`` report about a written release."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def summary_of(target: Path) -> Any:
     return json.loads((target / "confidential" / "summary.json").read_text(encoding="utf-8"))
 
 
-def tell(
+def print_release(
     release: Synthesis,
     found: Assessment | Disclosure,
     target: Path,
@@ -46,14 +46,14 @@ def tell(
     if as_json:
         _emit(release, target, page if report else None, same)
         return
-    _tell_one(release, found, verbose=verbose)
-    _tell_places(same, target, page if report else None, whole=verbose)
+    _print_column(release, found, verbose=verbose)
+    _print_places(same, target, page if report else None, whole=verbose)
 
 
-def tell_chain(
+def print_steps(
     release: Synthesis, target: Path, *, report: bool, as_json: bool, verbose: bool
 ) -> None:
-    """The same of a release with several synthetic columns, column by column."""
+    """Print the same for a release with several synthetic columns, column by column."""
     same = _as_collected(release)
     page = target / "confidential" / "report.html"
     if as_json:
@@ -61,23 +61,23 @@ def tell_chain(
         return
     for number, step in enumerate(release.steps, 1):
         say(f"Step {number}, {step.problem.response}: {step.problem.formula}", "bold")
-        _tell_one(step, disclosure(step), verbose=verbose)
-    _tell_places(same, target, page if report else None, whole=verbose)
+        _print_column(step, disclosure(step), verbose=verbose)
+    _print_places(same, target, page if report else None, whole=verbose)
 
 
-def _tell_one(release: Synthesis, found: Assessment | Disclosure, *, verbose: bool) -> None:
-    """What was measured of one synthetic column."""
-    kept = utility(release) if release.copies > 1 else None
+def _print_column(release: Synthesis, found: Assessment | Disclosure, *, verbose: bool) -> None:
+    """Print what was measured of one synthetic column."""
+    estimates = utility(release) if release.copies > 1 else None
     if not verbose:
-        show_short(release, found, kept)
+        show_short(release, found, estimates)
         return
     show_verdict(release)
     show_fits(release)
     show_shares(found.shares if isinstance(found, Assessment) else found)
     if isinstance(found, Assessment):
         show_attacker(found)
-    if kept is not None:
-        show_estimates(kept)
+    if estimates is not None:
+        show_estimates(estimates)
 
 
 def _as_collected(release: Synthesis) -> list[str]:
@@ -87,7 +87,7 @@ def _as_collected(release: Synthesis) -> list[str]:
 
 
 def _emit(release: Synthesis, target: Path, page: Path | None, same: list[str]) -> None:
-    """The one JSON document."""
+    """Print the release as one JSON document."""
     paths = {
         "release": target,
         "public": target / "public",
@@ -106,8 +106,8 @@ def _emit(release: Synthesis, target: Path, page: Path | None, same: list[str]) 
     )
 
 
-def _tell_places(same: list[str], target: Path, page: Path | None, *, whole: bool) -> None:
-    """Where the parts of the release are."""
+def _print_places(same: list[str], target: Path, page: Path | None, *, whole: bool) -> None:
+    """Print where the parts of the release are."""
     listed = ", ".join(same)
     if not whole and len(listed) > MOST_COLUMNS:
         listed = f"{listed[:MOST_COLUMNS].rpartition(', ')[0]}, ... ({len(same)} columns)"

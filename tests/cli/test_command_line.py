@@ -18,10 +18,11 @@ import pytest
 
 import dsstan as ds
 from conftest import small_table
-from dsstan.cli import app as cli
+from dsstan.cli import command_line as cli
 from dsstan.cli.doctor import Finding, examine
 from dsstan.copies.protect import stage_seeds
 from dsstan.core.errors import InputError
+from dsstan.release.reading import read_table
 
 # Older pandas reads floats exactly only when asked to, which newer pandas deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'float_precision'")
@@ -181,7 +182,7 @@ def test_a_table_becomes_a_release_with_the_copies_asked_for(releases, table, ki
     files = sorted((folder / "public").glob("copy_*"))
     assert [p.name for p in files] == [f"copy_00{i}.{kind}" for i in (1, 2, 3)]
     for path in files:
-        copy = pd.read_parquet(path) if kind == "parquet" else cli.read_table(path)
+        copy = pd.read_parquet(path) if kind == "parquet" else read_table(path)
         pd.testing.assert_frame_equal(
             copy.drop(columns="value"), table.drop(columns="value"), check_exact=True
         )
@@ -211,7 +212,7 @@ def test_the_same_seed_gives_the_same_bytes(releases):
 
 def test_csv_and_parquet_of_one_table_give_the_same_copies(releases):
     """So a CSV is read to the last digit."""
-    csv = cli.read_table(releases["csv"][1] / "public" / "copy_002.csv")
+    csv = read_table(releases["csv"][1] / "public" / "copy_002.csv")
     parquet = pd.read_parquet(releases["parquet"][1] / "public" / "copy_002.parquet")
     pd.testing.assert_frame_equal(csv, parquet, check_exact=True)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.vq import kmeans2, vq
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
@@ -112,7 +111,8 @@ def knots_of(sites: Floats, knots: int | Floats, placement: str, seed: int = 0) 
         if apart.min() < NEAREST * np.ptp(where, axis=0).max() or apart.min() == 0.0:
             raise InputError(
                 f"two knots lie nearer to each other than {NEAREST:g} of the distance that all "
-                "span, so that they tell the same: take fewer knots, or places farther apart"
+                "span, so that they carry the same information: take fewer knots, or place them "
+                "farther apart"
             )
     return where
 
@@ -158,6 +158,8 @@ def basis_at(places: Floats, knots: Floats, phi: float, cov_model: str) -> Basis
 
 def _kmeans(sites: Floats, k: int, rng: np.random.Generator) -> Floats:
     """Centres of k groups, none of them empty, of more than k distinct sites."""
+    from scipy.cluster.vq import kmeans2, vq  # slow to import
+
     centres = np.empty((k, 2))
     centres[0] = sites[rng.integers(len(sites))]
     square = np.full(len(sites), np.inf)
@@ -183,6 +185,8 @@ def _seated(sites: Floats, centres: Floats) -> Floats:
     One that is not moves to the site that is farthest from its own; every move puts one more
     centre on a site, so this ends.
     """
+    from scipy.cluster.vq import vq
+
     centres = centres.copy()
     while True:
         label, distance = vq(sites, centres)

@@ -15,7 +15,7 @@ U = A B and e_i = A_ii^2 (1 - sum_k B_ik^2), under ``"preserving"`` with 1 - A_i
   less than 1, unless a knot lies there; the exact model makes their effects equal.
 - R_kk is never inverted and nothing is added to it: B is made of its eigenvectors, those left out
   whose eigenvalue is zero to rounding.
-- What varies faster than the knots lie apart is taken for independent, and then told from the
+- What varies faster than the knots lie apart is taken for independent, and then separated from the
   nugget only by how it differs among sites. Without the remainder the nugget comes out too large
   (Finley et al., section 3); with it, rather too small, and phi too. At N = 400 on the unit square
   with phi 6 and tau_sq / sigma_sq 0.3 the posterior means of log tau_sq and log phi are off by 0.6
@@ -34,8 +34,8 @@ from scipy.linalg import cho_solve, cholesky
 
 from dsstan.core.chebyshev import chebyshev_map, chebyshev_nodes
 from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.knots import basis_at, knots_of
 from dsstan.covariance.likelihood_surface import Rotation, rotate
+from dsstan.covariance.process.knots import basis_at, knots_of
 from dsstan.covariance.protection import removed_variance
 
 __all__ = ["PredictiveProcessStatistics"]
@@ -105,7 +105,8 @@ class PredictiveProcessStatistics:
         knots
             Their number, or their places, shape (K, 2).
         placement, seed
-            See :func:`dsstan.covariance.knots.place_knots`; of no account where places are given.
+            See :func:`dsstan.covariance.process.knots.place_knots`; unused where places are
+            given.
 
         Raises
         ------
