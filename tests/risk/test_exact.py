@@ -112,8 +112,18 @@ def by_hand(release, i, points=41):
     return np.sqrt(weight @ (values - mean) ** 2), mean
 
 
-@pytest.mark.parametrize("record", [0, 5, N - 1])
-@pytest.mark.parametrize("nugget", NUGGETS)
+NIGHT = pytest.mark.nightly("the exact intruder in every case")
+BY_DAY = {("weak", N - 1), ("ordinary", 0), ("strong", 5)}
+
+
+@pytest.mark.parametrize(
+    ("nugget", "record"),
+    [
+        pytest.param(k, i, marks=() if (k, i) in BY_DAY else NIGHT)
+        for k in NUGGETS
+        for i in (0, 5, N - 1)
+    ],
+)
 @pytest.mark.parametrize("protection", PROTECTIONS)
 def test_the_posterior_is_that_of_normal_laws_written_out(protection, nugget, record):
     """Record 0 shares its site and is flagged, 5 is ordinary, the last far and flagged."""
