@@ -29,6 +29,9 @@ from dsstan.risk.variance_grid import integrable
 
 Floats = NDArray[np.float64]
 
+FREE_WORST = 3
+"""Records whose exact posterior is computed by default where the decay is free."""
+
 MANY = 500
 """A number of copies that stands for a very large release."""
 
@@ -301,7 +304,8 @@ def assess(
     exact
         For how many of the weakest records the exact posterior is computed
         (:func:`dsstan.risk.exact.exact_intruder`); 0 for none. By default 10 of up to 600 records
-        under the exact covariance, else none.
+        under the exact covariance, 3 where the decay is free, which takes five times as long;
+        else none.
 
     Raises
     ------
@@ -316,13 +320,13 @@ def assess(
     free = None if bare is None else bare.fit
     after = attack(release, against=free, draws=draws, progress=progress)
     before = None
-    if free is not None:
-        bare_attack = attack(free, copies=release.copies, draws=draws, progress=False)
+    if bare is not None:
+        bare_attack = attack(bare, draws=draws, progress=False)
         before = replace(bare_attack, flagged=release.fit.flagged)  # the same groups as after
     found = None
     if exact is None:
         able = integrable(release.fit) and not release.fit.smoothing_moves
-        exact = WORST if able else 0
+        exact = (WORST if release.fit.phi_held is not None else FREE_WORST) if able else 0
     if exact:
         found = exact_intruder(release, exact=exact, against=free, bounds=after, progress=progress)
     return Assessment(shares, after, before, floor, time.perf_counter() - begin, found)

@@ -47,19 +47,19 @@ Floats = NDArray[np.float64]
 WORST = 10
 """Records that are looked at unless others are asked for: those with the smallest sd."""
 
-STEP = 0.6
+STEP = 0.9
 """Distance of the nodes of log r, in sqrt(2 / N), to which a copy tells it at best."""
 
-KEPT_MASS = 1e-10
+KEPT_MASS = 1e-8
 """Share of the posterior below which a pair (phi, r) is left out."""
 
-KEPT = 22.0
+KEPT = 18.0
 """Nodes whose log density is by so much less than the largest are left out, copy by copy."""
 
 ROUGH = 9
 """Values of y_i at which nodes are compared to find those that matter."""
 
-POINTS, REACH, DEPTH, CORE, ENOUGH, ZOOMS = 61, 7.0, 30.0, 5.0, 24, 8
+POINTS, REACH, DEPTH, CORE, ENOUGH, ZOOMS = 61, 7.0, 20.0, 5.0, 24, 8
 """Values of y_i, their first reach in sds, the log density that ends the range and that
 ends its core, the points that must lie in the range, and how often the range is adapted."""
 
@@ -141,9 +141,9 @@ def exact_intruder(
         advance(0.2)
         law = _CopyGrid(fit, rows, release.modelled(), carried)
         advance(0.6)
-        found = []
+        found, scale = [], bounds.sd(release.copies)
         for k, i in enumerate(rows):
-            found.append(_record(before, law, k, float(fit.problem.y[i])))
+            found.append(_record(before, law, k, float(fit.problem.y[i]), float(scale[i])))
             advance(0.6 + 0.4 * (k + 1) / rows.size)
     table = pd.DataFrame(found, index=bounds.index[rows])
     table.insert(0, "position", rows)
@@ -246,7 +246,9 @@ def _sum_of_quadratics(constant: Floats, slope: Floats, bend: Floats, x: Floats)
     return np.asarray(top + np.log(value.sum(axis=0)))
 
 
-def _record(before: VarianceGrid, law: _CopyGrid, k: int, y: float) -> dict[str, float]:
+def _record(
+    before: VarianceGrid, law: _CopyGrid, k: int, y: float, scale: float
+) -> dict[str, float]:
     """The posterior of one record."""
     mean, alone_sd = before.moments(k)
     log_weight, shift, variance = before.law(k)
@@ -261,7 +263,7 @@ def _record(before: VarianceGrid, law: _CopyGrid, k: int, y: float) -> dict[str,
     def density(x: Floats) -> Floats:
         return np.asarray(prior(x) + copies(x))
 
-    fine, weight = _normalised(density, mean, alone_sd)
+    fine, weight = _normalised(density, scale)
     centre = float(weight @ fine)
     below = np.cumsum(weight) - 0.5 * weight
     low, high = np.interp([0.025, 0.975], below, fine)
@@ -274,24 +276,23 @@ def _record(before: VarianceGrid, law: _CopyGrid, k: int, y: float) -> dict[str,
     }
 
 
-def _normalised(
-    density: Callable[[Floats], Floats], mean: float, sd: float
-) -> tuple[Floats, Floats]:
+def _normalised(density: Callable[[Floats], Floats], scale: float) -> tuple[Floats, Floats]:
     """A density on an even grid that holds all its mass: the grid, and weights that sum to 1.
 
-    ``density`` gives its log, a constant left out; ``mean`` and ``sd`` are those of a law that is
-    at least as wide, and 0 is the truth.
+    ``density`` gives its log, a constant left out; the range begins as so many scales around 0.
     """
-    low, high = min(mean, 0.0) - REACH * sd, max(mean, 0.0) + REACH * sd
+    low, high = -REACH * scale, REACH * scale
     for _ in range(ZOOMS):
         x = np.linspace(low, high, POINTS)
         value = density(x)
         inside = np.flatnonzero(value > value.max() - DEPTH)
-        step = x[1] - x[0]
-        if inside.size >= ENOUGH and inside[0] > 0 and inside[-1] < POINTS - 1:
+        step, length = x[1] - x[0], high - low
+        first, last = inside[0], inside[-1]
+        if inside.size >= ENOUGH and first > 0 and last < POINTS - 1:
             break
-        # One point inside stands for a peak that may lie anywhere between its neighbours.
-        low, high = x[inside[0]] - 1.5 * step, x[inside[-1]] + 1.5 * step
+        # Longer where the range cuts the density, shorter where the density fills little of it.
+        low = low - 0.5 * length if first == 0 else x[first] - 1.5 * step
+        high = high + 0.5 * length if last == POINTS - 1 else x[last] + 1.5 * step
     # A peak much narrower than its tails gets points of its own.
     core = np.flatnonzero(value > value.max() - CORE)
     first, last = max(core[0] - 1, 0), min(core[-1] + 1, POINTS - 1)

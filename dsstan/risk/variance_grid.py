@@ -37,10 +37,10 @@ WIDEN, LEAST = 0.35, 0.5
 EDGE, EDGE_MASS, TRIES = 0.04, 1e-5, 4
 """Outer share of an axis, the mass allowed there before the axis is widened, and how often."""
 
-MATTERS = 25.0
+MATTERS = 18.0
 """Nodes whose log weight is by so much less than the largest are left out."""
 
-SCALE_REACH, SCALE_STEP = 8.0, 0.45
+SCALE_REACH, SCALE_STEP = 6.5, 0.85
 """Reach of log sigma_sq and the distance of its nodes, in sds sqrt(2 / n)."""
 
 
@@ -185,7 +185,7 @@ class VarianceGrid:
         (low, high), (r_low, r_high) = self.box.ends
         fine = np.pi / 2 * (r_high - r_low) / self.step
         sizes = (
-            int(np.ceil(8 + 6 * (high - low))),
+            int(np.ceil(7 + 5 * (high - low))),
             int(np.ceil(max(12 + 6 * (r_high - r_low), fine))),
         )
         self.log_phi, self.log_r, self.log_weight = self.box.nodes(sizes)

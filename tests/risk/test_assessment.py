@@ -39,6 +39,29 @@ def test_it_holds_the_attack_before_and_after_and_the_shares(report, kept):
     np.testing.assert_array_equal(report.records["sd_leave_one_out"], after.leave_one_out)
 
 
+def test_it_leads_with_the_exact_posterior_of_the_weakest_records(report, kept):
+    found = report.exact.records
+    assert len(found) == 10
+    sd = report.after.sd(variances="known")
+    assert set(found["position"]) == set(np.argsort(sd)[:10])
+    np.testing.assert_array_equal(found["sd_known"], sd[found["position"]])
+    np.testing.assert_array_equal(found["flagged"], kept.flagged[found["position"]])
+    assert np.all(np.diff(found["sd"]) >= 0)
+    assert np.all((found["low"] < found["mean"]) & (found["mean"] < found["high"]))
+    assert report.summary()["exact"] == {"records": 10, "smallest": found["sd"].min()}
+    assert str(report).startswith("Exact posterior sd")
+    none = assess(ds.synthesise(kept, 3, seed=1, progress=False), exact=0)
+    assert none.exact is None
+    assert none.summary()["exact"] is None
+
+
+def test_the_exact_sds_lie_near_the_bounds(report):
+    """Not more than 5% below the lower; the upper holds on average over releases."""
+    found = report.exact.records
+    assert np.all(found["sd"] > 0.95 * found["sd_known"])
+    assert np.all(found["sd"] < 1.3 * found["sd_fixed"])
+
+
 def test_the_table_has_the_smallest_and_median_of_each_group(report, kept):
     table = report.table().set_index(["fit", "group", "copies", "variances"])
     flagged = kept.flagged
@@ -56,7 +79,7 @@ def test_the_table_has_the_smallest_and_median_of_each_group(report, kept):
 
 def test_the_record_whose_risk_rose_most_is_the_one_with_the_largest_ratio(kept):
     """Made to rise: the sds before are those after, but for two records."""
-    found = assess(ds.synthesise(kept, 20, seed=1, progress=False))
+    found = assess(ds.synthesise(kept, 20, seed=1, progress=False), exact=0)
     quiet = dataclasses.replace(found.after, error=np.zeros(60))
     before = dataclasses.replace(quiet, information=quiet.information.copy())
     before.information[[3, 11]] *= [0.5, 0.2]
@@ -73,7 +96,7 @@ def test_the_record_whose_risk_rose_most_is_the_one_with_the_largest_ratio(kept)
 
 
 def test_a_rise_within_monte_carlo_error_is_not_told_of(kept):
-    found = assess(ds.synthesise(kept, 20, seed=1, progress=False))
+    found = assess(ds.synthesise(kept, 20, seed=1, progress=False), exact=0)
     noisy = dataclasses.replace(found.after, error=found.after.information)
     before = dataclasses.replace(noisy, information=0.9 * noisy.information)
     made = dataclasses.replace(found, after=noisy, before=before)
@@ -82,7 +105,7 @@ def test_a_rise_within_monte_carlo_error_is_not_told_of(kept):
 
 
 def test_a_rise_of_a_few_per_cent_is_not_told_of(kept):
-    found = assess(ds.synthesise(kept, 20, seed=1, progress=False))
+    found = assess(ds.synthesise(kept, 20, seed=1, progress=False), exact=0)
     exact = dataclasses.replace(found.after, error=np.zeros(60))
     before = dataclasses.replace(exact, information=0.95 * exact.information)
     made = dataclasses.replace(found, after=exact, before=before)
@@ -100,7 +123,7 @@ def test_few_independent_draws_make_the_error_larger(report):
 def test_before_and_after_share_one_benchmark_at_a_finite_gamma(small, free):
     weights = ds.flag_isolated(free, distance=0.15)
     kept = ds.fit(small, weights=weights, gamma=10.0, start=free, seed=2, **FAST)
-    found = assess(ds.synthesise(kept, 5, seed=1, accept_failed=True, progress=False))
+    found = assess(ds.synthesise(kept, 5, seed=1, accept_failed=True, progress=False), exact=0)
     assert found.after.draws != found.before.draws
     np.testing.assert_array_equal(found.after.leave_one_out, found.before.leave_one_out)
 
@@ -175,7 +198,7 @@ def test_every_odd_case_gives_numbers_and_never_nan(name, flags):
     kept = ds.fit(free.problem, weights=weights, start=free, seed=2, **FAST)
     for copies in (1, 2):
         release = ds.synthesise(kept, copies, seed=3, accept_failed=True, progress=False)
-        found = assess(release, floor=0.1, absolute=1.0, draws=20)
+        found = assess(release, floor=0.1, absolute=1.0, draws=20, exact=0)
         records = found.records.drop(columns="flagged")
         assert np.isfinite(records.to_numpy(dtype=float)).all()
         assert np.all(records.filter(like="sd_") > 0)
@@ -187,13 +210,13 @@ def test_every_odd_case_gives_numbers_and_never_nan(name, flags):
 def test_copies_equal_to_the_original_have_all_shares(kept):
     release = ds.synthesise(kept, 3, seed=1, progress=False)
     same = dataclasses.replace(release, values=np.tile(kept.problem.original(), (3, 1)))
-    found = assess(same, draws=20)
+    found = assess(same, draws=20, exact=0)
     assert np.all(found.records["within_relative_restricted"] == 1.0)
     assert np.isfinite(found.records.drop(columns="flagged").to_numpy(dtype=float)).all()
 
 
 def test_an_unprotected_release_has_no_before(free):
-    found = assess(ds.synthesise(free, 4, seed=1, progress=False))
+    found = assess(ds.synthesise(free, 4, seed=1, progress=False), exact=0)
     assert found.before is None
     assert found.rose_most is None
     assert found.summary()["restricted"] is None

@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 import dsstan as ds
+from dsstan.core.errors import InputError
 from dsstan.models.weights import own_weights
 from dsstan.risk.attacker import attack
 from dsstan.risk.exact import exact_intruder
@@ -112,8 +113,18 @@ def by_hand(release, i, points=41):
     return np.sqrt(weight @ (values - mean) ** 2), mean
 
 
-@pytest.mark.parametrize("record", [0, 5, N - 1])
-@pytest.mark.parametrize("nugget", NUGGETS)
+NIGHT = pytest.mark.nightly("the exact intruder in every case")
+BY_DAY = {("weak", N - 1), ("ordinary", 0), ("strong", 5)}
+
+
+@pytest.mark.parametrize(
+    ("nugget", "record"),
+    [
+        pytest.param(k, i, marks=() if (k, i) in BY_DAY else NIGHT)
+        for k in NUGGETS
+        for i in (0, 5, N - 1)
+    ],
+)
 @pytest.mark.parametrize("protection", PROTECTIONS)
 def test_the_posterior_is_that_of_normal_laws_written_out(protection, nugget, record):
     """Record 0 shares its site and is flagged, 5 is ordinary, the last far and flagged."""
@@ -130,3 +141,21 @@ def test_it_is_so_where_copies_carry_a_part_of_the_effect():
     sd, _ = by_hand(release, N - 1)
     found = exact_intruder(release, records=[N - 1], progress=False).records.iloc[0]
     assert found["sd"] == pytest.approx(sd, rel=GRID_ERROR)
+
+
+@NIGHT
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("nugget", NUGGETS)
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_the_exact_sd_is_never_far_below_the_lower_bound(protection, nugget, seed):
+    """Five records a case, 240 in all."""
+    release = released(NUGGETS[nugget], protection, copies=10, n=60, seed=20 + seed)
+    found = exact_intruder(release, records=[0, 1, 5, 20, 59], progress=False).records
+    assert np.all(found["sd"] > BELOW * found["sd_known"])
+
+
+def test_records_out_of_range_or_with_no_number_are_refused():
+    release = released(NUGGETS["ordinary"], "paper")
+    for arguments in ({"records": [N]}, {"records": []}, {"exact": 0}, {"exact": 1.5}):
+        with pytest.raises(InputError):
+            exact_intruder(release, progress=False, **arguments)
