@@ -36,10 +36,10 @@ MANY = 500
 """A number of copies that stands for a very large release."""
 
 ERRORS, MATERIAL = 3.0, 1.05
-"""A rise of risk is told of beyond so many Monte Carlo errors, and from this ratio of sds on."""
+"""A rise of risk is reported beyond so many Monte Carlo errors, and from this ratio of sds on."""
 
 BOUNDS = ("known", "fixed")
-"""What he knows of the variances, for the least and the most sd that he can be left with."""
+"""What they know of the variances, for the least and the most sd that they can be left with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Assessment:
 
     @property
     def copies(self) -> tuple[int, ...]:
-        """The numbers of copies told of, which are 1, L and 500."""
+        """The numbers of copies reported, which are 1, L and 500."""
         return tuple(sorted({1, self.after.copies, MANY}))
 
     @property
@@ -243,9 +243,9 @@ class Assessment:
         if self.floor is None:
             return []
         n, most = self.after.exposure.size, self.largest_release
-        told = int(np.sum(self.after.leave_one_out < self.floor))
-        if told:
-            reach = f"no release meets it for all: {told} are below it without any copy"
+        below = int(np.sum(self.after.leave_one_out < self.floor))
+        if below:
+            reach = f"no release meets it for all: {below} are below it without any copy"
         elif most == 0:
             reach = "not even one copy meets it for all"
         else:

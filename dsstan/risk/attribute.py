@@ -1,6 +1,6 @@
-"""What an intruder believes of a value before and after he sees the copies.
+"""What an intruder believes of a value before and after they see the copies.
 
-Bayesian attribute risk (Reiter, Wang and Zhang 2014; Hu 2019): one who knows
+Bayesian attribute risk (Reiter, Wang and Zhang 2014; Hu 2019): an intruder who knows
 all other values, the public columns and how the copies were made weighs every
 candidate y* for y_i by::
 
@@ -50,7 +50,7 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 DRAWS, FEWEST = 2000, 50
-"""Posterior draws that are reweighted unless told otherwise, and fewest for a Pareto tail."""
+"""Posterior draws that are reweighted unless others are asked for, and fewest for a Pareto tail."""
 
 RELIABLE_K = 0.7
 """Largest Pareto k with which importance sampling can be trusted (Vehtari et al. 2024)."""
@@ -67,14 +67,14 @@ class Attribute:
     """What three intruders believe of each record.
 
     ``public`` knows the public columns and the copies of the OTHER records, and
-    takes each copy in turn for the data: what the release says of one who isn't in
+    takes each copy in turn for the data: what the release says of a record that isn't in
     it. ``without`` knows every other true value and no copy. ``with`` knows every
-    other true value and all copies: what he gains on ``without`` is the release's.
+    other true value and all copies: what they gain on ``without`` is the release's.
 
     ``records`` has one row a record: ``flagged``; for each intruder ``mean`` and ``sd``
-    (modelled scale) and ``near``, his probability of values near the truth;
+    (modelled scale) and ``near``, their probability of values near the truth;
     ``mc_error`` of ``mean_with`` and ``sd_with`` in units of the latter, by halves of
-    the draws; ``pareto_k``, the largest k of the weights at the ends of his 95%
+    the draws; ``pareto_k``, the largest k of the weights at the ends of their 95%
     intervals; ``reliable``, k at most 0.7. Confidential.
     """
 
@@ -105,9 +105,9 @@ def attribute(
     draws: int = DRAWS,
     progress: bool | None = None,
 ) -> Attribute:
-    """Posterior of each value for one who knows all others, by importance sampling.
+    """Posterior of each value for an intruder who knows all others, by importance sampling.
 
-    He is given what a release says of itself (model, protection, gamma, flags, a held phi, prior
+    They are given what a release says of itself (model, protection, gamma, flags, a held phi, prior
     scales) and none of the draws behind the copies. With the variances fixed this is
     :class:`dsstan.risk.attacker.Attack` exactly; over a posterior its sd is about between that
     class's bounds, which average over releases. It holds matrices of all pairs, so it takes the
@@ -118,7 +118,7 @@ def attribute(
     release
         The copies, as published.
     against
-        The unrestricted fit of his belief without copies; by default that of the release's fit.
+        The unrestricted fit of the belief without copies; by default that of the release's fit.
     records
         Positions of the records to look at, by default all.
     relative, absolute
@@ -126,7 +126,7 @@ def attribute(
     draws
         Posterior draws to reweight, spread over the chains, those behind the copies
         left out. With few, each copy clings to its nearest and the intruder looks as
-        if he knew the variances: ``mc_error`` tells.
+        if they knew the variances: ``mc_error`` tells.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def attribute(
             advance(0.5 + 0.5 * (i + 1) / rows.size)
     table = pd.DataFrame(found, index=problem.table.index[rows])
     if np.any(np.all(release.values == problem.original(), axis=1)):
-        # One who knows the others sees that a copy is the original, whatever the model says.
+        # Who knows the others sees that a copy is the original, whatever the model says.
         table = table.assign(mean_with=problem.y[rows], sd_with=0.0, near_with=1.0)
     table.insert(0, "flagged", fit.flagged[rows])
     return Attribute(

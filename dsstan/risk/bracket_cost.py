@@ -51,8 +51,9 @@ def bracket_cost(
         ``bracket`` in words; ``records``; ``width``, infinite where an end is open; ``near``,
         the share of copies near the truth; ``near_without``, that of as many copies from the same
         posterior without brackets; and on the modelled scale, averaged over posterior draws and
-        records, ``sd_others``, what one who knows all other records and the parameters, but no
-        copy, does not know of a record, and ``sd_bracket``, what is left when he learns its
+        records, ``sd_others``, what an intruder who knows all other records and the parameters,
+        but no
+        copy, does not know of a record, and ``sd_bracket``, what is left when they learn its
         bracket.
 
     Raises

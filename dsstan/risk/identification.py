@@ -39,9 +39,9 @@ class Matches:
     Attributes
     ----------
     right
-        Probability that he gives to the right record, averaged over the copies.
+        Probability that they give to the right record, averaged over the copies.
     ties
-        c_i, the number of records to which he gives the largest probability;
+        c_i, the number of records to which they give the largest probability;
         never below 1.
     found
         T_i, whether the right record is among them.
@@ -70,9 +70,9 @@ def match(
     truth
         What the intruder holds for the response of each target, shape (N,).
     tolerance
-        How far he trusts it, shape (N,), from 0 to infinity.
+        How far they trust it, shape (N,), from 0 to infinity.
     keys
-        Number of each record's combination of keys, shape (N,); None if he has
+        Number of each record's combination of keys, shape (N,); None if they have
         no key.
 
     Examples
@@ -123,14 +123,14 @@ class Identification:
     summary
         One row a fit, group and measure. Fit ``keys`` is an intruder who knows
         nothing of the response. Measures: ``targets``; ``unique_matches`` s, the
-        targets for which he names one record; ``expected_match_risk``, the sum
+        targets for which they name one record; ``expected_match_risk``, the sum
         of T_i / c_i, out of ``targets``; ``true_match_rate``, the share of
         targets named and rightly so; ``false_match_rate``, the share of wrong
         ones among the s. Where s is 0 there is no false match rate and its row is
         left out, as are groups without records.
     given
         Whether identification is given: places are keys and exact, and single
-        somebody out. No number above then says anything about his safety.
+        somebody out. No number above then says anything about how safe they are.
     note
         The same in words.
     coordinates, keys
@@ -177,7 +177,7 @@ def identification(
     coordinates: str | float | None = "exact",
     against: Fit | Synthesis | None = None,
 ) -> Identification:
-    """Risk that an intruder finds his target's record among the copies.
+    """Risk that an intruder finds their target's record among the copies.
 
     Parameters
     ----------
@@ -187,13 +187,13 @@ def identification(
         Columns that the intruder matches exactly; missing values count as a
         value of their own.
     relative, absolute
-        How well he knows the response: within a share of the true value, or on
+        How well they know the response: within a share of the true value, or on
         the response's own scale. One of them; by default within 10%. An infinite
         ``absolute`` is an intruder who doesn't know it.
     coordinates
-        ``"exact"``: he knows the place, and finds it, since copies keep theirs.
-        A number: he knows it to within a cell of a grid of that size, in the
-        problem's unit. None: he doesn't know it.
+        ``"exact"``: they know the place, and finds it, since copies keep theirs.
+        A number: they know it to within a cell of a grid of that size, in the
+        problem's unit. None: they don't know it.
     against
         See :func:`dsstan.disclosure`.
 
@@ -277,7 +277,7 @@ def _note(coordinates: str | float | None, alone: int, n: int, given: bool) -> s
         return f"The numbers are for an intruder {seen}."
     return (
         f"The numbers hold only for an intruder {seen}. Copies keep exact places, which "
-        f"single out {single}: one who knows the address has the record."
+        f"single out {single}: an intruder who knows the address has the record."
     )
 
 
@@ -327,7 +327,7 @@ def _keys(problem: Problem, keys: Sequence[str]) -> NDArray[np.int64]:
                 "tolerance, not a key"
             )
         if name in problem.coord_names:
-            raise InputError(f"{name!r} is a coordinate: say what he knows with coordinates=")
+            raise InputError(f"{name!r} is a coordinate: say what they know with coordinates=")
         try:
             codes.append(pd.factorize(problem.table[name], use_na_sentinel=False)[0])
         except TypeError:

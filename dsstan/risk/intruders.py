@@ -1,7 +1,7 @@
-"""What the whole release tells one who does not know all the other records.
+"""What the whole release tells an intruder who does not know all the other records.
 
-:mod:`dsstan.risk.attacker` grants the intruder every other y. Here he knows none, or
-only those farther than a radius from the record he is after. He still knows
+:mod:`dsstan.risk.attacker` grants the intruder every other y. Here they know none, or
+only those farther than a radius from the record they are after. They still know
 places, covariates, model and parameters, and sees all L copies. Everything is
 normal, so no simulation is needed: the posterior precision of all y at once is
 
@@ -9,7 +9,7 @@ normal, so no simulation is needed: the posterior precision of all y at once is
 
 with P of the unrestricted model under a flat prior of the coefficients, and H
 and Vs of ``dsstan.covariance.copy_law.copy_law``. To know a record is to strike its row
-and column, so with U the records he does not know the variance of y_i is
+and column, so with U the records they do not know the variance of y_i is
 (Lambda_UU^-1)_ii. With U = {i} this is the stronger attacker. Records at one
 site hide behind one another: copies carry one w for all, so no number of copies
 tells their differences.
@@ -43,7 +43,7 @@ from dsstan.table.problem import Problem
 Floats = NDArray[np.float64]
 
 DRAWS = 40
-"""Posterior draws over which the information is averaged, unless told otherwise."""
+"""Posterior draws over which the information is averaged, unless others are asked for."""
 
 BATCHES = 10
 """Groups of draws whose spread gives the Monte Carlo error."""
@@ -60,12 +60,12 @@ class WeakAttack:
     error
         Monte Carlo standard error of it, from the draws averaged over, shape (N,).
     full
-        sd left to one who knows all other records, from the same draws, shape (N,);
+        sd left to an intruder who knows all other records, from the same draws, shape (N,);
         never above ``sd``.
     unknown
-        How many other records he does not know, shape (N,).
+        How many other records they do not know, shape (N,).
     knows
-        ``"none"``, or the radius beyond which he knows the records.
+        ``"none"``, or the radius beyond which they know the records.
     variances
         As in :meth:`dsstan.risk.attacker.Attack.sd`.
     copies, draws
@@ -123,7 +123,7 @@ def weak_attack(
     draws: int = DRAWS,
     progress: bool | None = None,
 ) -> WeakAttack:
-    """What one who knows few of the other records learns from the whole release.
+    """What an intruder who knows few of the other records learns from the whole release.
 
     Exact linear algebra given the parameters; the information is averaged over
     posterior draws, and the error of that average is stated. Each radius costs at
@@ -140,12 +140,12 @@ def weak_attack(
     copies
         L planned; by default the release's.
     knows
-        ``"none"`` of the other records, or a radius in the sites' unit: he knows
-        the records farther than it from the one he is after. At radius 0 he
-        knows all but those at the same site.
+        ``"none"`` of the other records, or a radius in the sites' unit: they know
+        the records farther than it from the one they are after. At radius 0 they
+        know all but those at the same site.
     variances
-        ``"fixed"``: the draws of the variances tell nothing; ``"known"``: he
-        knows each.
+        ``"fixed"``: the draws of the variances tell nothing; ``"known"``: they
+        know each.
     effect
         For a fit: as in :func:`dsstan.synthesise`.
     draws
@@ -192,7 +192,7 @@ def weak_attack(
 
 
 def _missing(problem: Problem, knows: str | float) -> NDArray[np.bool_]:
-    """Row i marks the records unknown to one who is after record i, shape (N, N)."""
+    """Row i marks the records unknown to an intruder who is after record i, shape (N, N)."""
     n = problem.n_records
     if isinstance(knows, str):
         if knows != "none":

@@ -31,7 +31,7 @@ from dsstan.table.problem import require_complete
 Floats = NDArray[np.float64]
 
 DRAWS = 400
-"""Posterior draws to average over in an eigenbasis, unless told otherwise."""
+"""Posterior draws to average over in an eigenbasis, unless others are asked for."""
 
 
 RELIABLE_K = 0.7

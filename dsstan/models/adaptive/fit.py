@@ -56,7 +56,7 @@ class AdaptiveFit(Fit):
 
     ``weights.a`` and ``A`` hold posterior means, for pictures and summaries alone (of a step, a is
     1 where the mean is above 1/2, and the mean is ``weights.probability``); ``gamma`` is
-    the posterior mean of the global risk parameter. What is drawn or reckoned takes A of its own
+    the posterior mean of the global risk parameter. What is drawn or computed takes A of its own
     draw, by ``with_smoothing_at``.
 
     Attributes
