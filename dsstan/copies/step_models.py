@@ -9,6 +9,7 @@ from typing import Any
 
 from dsstan.copies.options import MODEL, ReleaseOptions, option
 from dsstan.core.errors import InputError
+from dsstan.covariance.protection import protection_of
 from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.counts.fit import CountPriors, fit_counts
@@ -80,7 +81,7 @@ class StepModel:
 
     def check_options(self, options: ReleaseOptions) -> None:
         """Refuse a protection that the model does not have."""
-        if self.outcome in COUNTS and options.protection != "paper":
+        if self.outcome in COUNTS and not protection_of(options.protection).latent:
             raise InputError(f'a count is protected as "paper" does, got {options.protection!r}')
 
     def check_problem(self, problem: Problem) -> None:

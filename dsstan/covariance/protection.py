@@ -39,6 +39,8 @@ class Protection:
         Whether the removed variance returns as noise of the observation.
     smoothed_copies
         Whether copies carry w* = A w under partial smoothing, and not w.
+    latent
+        Whether models that sample w itself have it: counts, and the truncated likelihood.
     """
 
     name: str
@@ -46,20 +48,26 @@ class Protection:
     flagged_leave: bool = False
     variance_returns: bool = False
     smoothed_copies: bool = False
+    latent: bool = False
 
+    @property
+    def ignores_gamma(self) -> bool:
+        """Whether gamma makes no difference: nothing is smoothed, or flagged records leave."""
+        return self.flagged_leave or self.name == NO_PROTECTION
+
+
+NO_PROTECTION = "none"
+"""Name of what an unrestricted fit has."""
 
 _BY_NAME = {
     p.name: p
     for p in (
-        Protection("none", 1),
-        Protection("paper", 1, smoothed_copies=True),
+        Protection("none", 1, latent=True),
+        Protection("paper", 1, smoothed_copies=True, latent=True),
         Protection("preserving", 2, variance_returns=True),
         Protection("cut", 3, flagged_leave=True),
     )
 }
-
-NO_PROTECTION = "none"
-"""Name of what an unrestricted fit has."""
 
 PROTECTIONS = tuple(name for name in _BY_NAME if name != NO_PROTECTION)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dsstan.core.errors import InputError
+from dsstan.covariance.protection import protection_of
 from dsstan.release.pictures.maps import BLUE, GREEN, GREY, RED, picture_theme, plotnine_module
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ def _labelled(table: pd.DataFrame) -> None:
     rules = [name.split(", ")[0] for name in table["setting"]]
     order = table.assign(rule=rules).sort_values("value", kind="stable")["rule"]
     table["rule"] = pd.Categorical(rules, list(dict.fromkeys(order)))
-    # gamma makes no difference under cut; continuous weights have one of their own.
-    own = table["protection"].isin(["none", "cut"]) | (table["rule"] == "continuous weights")
+    # Continuous weights have a gamma of their own.
+    own = table["protection"].map(lambda name: protection_of(name).ignores_gamma)
+    own |= table["rule"] == "continuous weights"
     words = ["any" if mine else f"{g:.4g}" for mine, g in zip(own, table["gamma"], strict=True)]
     levels = sorted(set(words), key=lambda w: np.inf if w in ("any", "inf") else float(w))
     table["gamma"] = pd.Categorical(words, levels)
