@@ -136,7 +136,7 @@ def spread_of_one(values: Floats, chains: int) -> Floats:
         for c in range(chains)
         for batch in np.array_split(values[c::chains], BATCHES)
     ]
-    return np.maximum(alone, np.sqrt(size) * np.std(batches, axis=0, ddof=1))
+    return np.asarray(np.maximum(alone, np.sqrt(size) * np.std(batches, axis=0, ddof=1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,4 +44,4 @@ def planned_information(by_draw: Floats, copies: int) -> Floats:
         ]
     ).astype(np.float64)
     high = np.quantile(times @ by_draw, CAUTION, axis=0)
-    return np.maximum(high, copies * by_draw.mean(axis=0))
+    return np.asarray(np.maximum(high, copies * by_draw.mean(axis=0)))
