@@ -131,7 +131,7 @@ def test_reweighted_draws_give_the_sd_of_the_law_given_the_others(case):
     fit, i = CASES[case][0](), CASES[case][1]
     found = leave_one_out(fit)
     want = leave_one_out_sd(fit, np.array([i]))[0]
-    assert abs(found.sd[i] - want) <= REWEIGHTED * found.error[i] + 1e-12
+    assert abs(found.sd[i] - want) <= REWEIGHTED * found.error[i] + TRAPEZOID * want
     assert found.integrated[i] or found.pareto_k[i] <= 0.7
 
 

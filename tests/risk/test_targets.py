@@ -42,8 +42,13 @@ def test_a_candidate_meets_the_floor_with_no_more_smoothing_than_it_takes(
     before = attack(free, copies=COPIES, draws=40, progress=False).sd()[FAR]
     target = solved(free, protection, candidates)
     after = target.attack.sd()[FAR]
-    assert before < FLOOR <= after < FLOOR * REFIT_NOISE
-    assert 0 < target.gamma < FULL
+    assert before < FLOOR <= after
+    if protection == "preserving":
+        assert after < FLOOR * REFIT_NOISE
+        assert 0 < target.gamma < FULL
+    else:
+        # Partly smoothed under ``paper``, a few draws reveal much: no plan can count on them.
+        assert target.gamma == np.inf
     assert list(np.flatnonzero(target.weights.flagged)) == [FAR]
     assert FAR not in target.unmet
 
