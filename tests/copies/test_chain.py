@@ -337,7 +337,7 @@ def test_steps_of_different_tables_are_refused(table):
 
 
 def test_another_number_of_copies_is_refused(fits, area):
-    with pytest.raises(InputError, match="given are 20"):
+    with pytest.raises(InputError, match="has 20 copies"):
         ds.synthesise(fits[1], 10, given=area)
 
 
