@@ -52,7 +52,7 @@ class Protection:
 
     @property
     def ignores_gamma(self) -> bool:
-        """Whether gamma makes no difference: nothing is smoothed, or flagged records leave."""
+        """Whether gamma makes no difference, as nothing is smoothed or flagged records leave."""
         return self.flagged_leave or self.name == NO_PROTECTION
 
 
