@@ -193,4 +193,4 @@ def test_no_planted_value_is_in_what_is_printed_or_logged(place, before, after):
     assert result.returncode == 0, result.stderr.decode()
     said = result.stdout + result.stderr
     assert [text for text in needles(planted_table()) if text in said] == []
-    assert b"info dsstan: restricted fit: program restricted on embedded" in result.stderr
+    assert b"info dsstan: restricted fit: program surface on embedded" in result.stderr
