@@ -201,7 +201,7 @@ TOLD = {
     "not-converged": (small_table, ("--samples", "20")),
     "no-nugget, phi-at-bound": (noiseless, ("--threshold", "0.15")),
     "most-flagged": (small_table, ("--threshold", "0.001")),
-    "copies-beyond-ess": (small_table, ("--copies", "900", "--threshold", "0.15")),
+    "copies-beyond-ess": (small_table, ("--copies", "1150", "--threshold", "0.15")),
 }
 
 
