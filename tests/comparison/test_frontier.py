@@ -292,7 +292,7 @@ def test_a_folder_that_can_not_be_made_is_refused(tmp_path):
 
 KILLED = """
 import sys
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "tests/comparison"]
 import dsstan as ds
 from conftest import small_table
 from dsstan.comparison.frontier import compare

@@ -398,7 +398,7 @@ def test_dask_is_not_imported_with_the_package():
 
 DRIVER = """
 import os, sys, time
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "tests/core"]
 from test_distributed import bounds, prepared, statistics
 from dsstan.core.distributed import connect
 from dsstan.covariance.vecchia.spread import KeptSums, spread
@@ -450,7 +450,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_in_the_same_bytes(
 
 STOPPED = """
 import sys
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "tests/core"]
 from test_distributed import works
 from dsstan.core.distributed import connect
 from dsstan.core.workspace import private_folder
