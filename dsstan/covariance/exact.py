@@ -41,6 +41,10 @@ class Exact(Covariance):
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> str:
+        # There is one exact covariance in a process.
+        return "EXACT"
+
     def statistics(self, model: SpatialModel) -> ExactStatistics:
         """The statistics of the likelihood surface, from all pairs of informing records."""
         rows = model.informing

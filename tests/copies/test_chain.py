@@ -190,14 +190,14 @@ def test_weights_of_every_step_are_withheld_and_types_tell_nothing(table, tmp_pa
         problem = prepared(table, formula)
         weights = ds.own_weights(problem, column)
         fits.append(ds.fit(problem, weights=weights, phi=3.0, seed=1, **SHORT))
-    first = ds.synthesise(fits[0], 2, seed=3, accept_failed=True, progress=False)
-    both = ds.synthesise(fits[1], 2, seed=4, given=first, accept_failed=True, progress=False)
+    first = ds.synthesise(fits[0], 3, seed=3, accept_failed=True, progress=False)
+    both = ds.synthesise(fits[1], 3, seed=4, given=first, accept_failed=True, progress=False)
     public = read_release(both.write(tmp_path / "out", report=False))
     assert set(public.metadata["columns"]) == {"east", "north", "x", "area", "price", "tax"}
     assert public.metadata["columns"]["area"] == "int64"
     fit = ds.fit(prepared(table, "mine ~ x"), seed=1, **SHORT)
     with pytest.raises(InputError, match="holds the weights of a step"):
-        ds.synthesise(fit, 2, given=first, accept_failed=True, progress=False)
+        ds.synthesise(fit, 3, given=first, accept_failed=True, progress=False)
 
 
 def test_measures_that_take_the_real_covariates_refuse_a_chain(chain):
@@ -302,7 +302,7 @@ def test_the_copies_are_the_same_bytes_for_any_number_of_workers(fits, area, cha
 
 
 def test_three_columns_make_a_chain(fits, area, chain, table):
-    third = fitted(prepared(table, "log(tax) ~ log(price)"), 9)
+    third = fitted(prepared(table, "log(tax) ~ log(price)"), 10)
     last = ds.synthesise(third, 20, seed=1, given=chain, progress=False)
     assert [step.problem.response for step in last.steps] == ["area", "price", "tax"]
     copy = last.table(0)
@@ -354,6 +354,7 @@ out = "release"
 copies = 6
 engine = "embedded"
 seed = 1329227995784915872903807060280344576
+adapt_delta = 0.99
 
 [[steps]]
 formula = "log(area) ~ x"
