@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dsstan.copies.result import Synthesis
-from dsstan.core.errors import ConvergenceError, DsstanWarning, InputError
+from dsstan.core.errors import ConvergenceError, DsstanWarning, InputError, check_count
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import (
     COPIES,
@@ -149,8 +149,7 @@ def check_release(
     if rounding not in ROUNDINGS:
         raise InputError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
     for name, value in (("copies", copies), ("workers", workers)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1")
+        check_count(name, value)
     if effect not in EFFECTS:
         raise InputError(f"effect must be one of {', '.join(EFFECTS)}, got {effect!r}")
     for needed in (fit.start, fit):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from dsstan.core.errors import InputError
+from dsstan.core.errors import InputError, check_count
 from dsstan.covariance.correlation import correlation
 
 __all__ = ["Basis", "basis_at", "knots_of", "place_knots"]
@@ -69,8 +69,7 @@ def place_knots(
            [0.75, 0.25],
            [0.75, 0.75]])
     """
-    if isinstance(knots, bool) or not isinstance(knots, int | np.integer) or knots < 1:
-        raise InputError(f"knots must be a whole number of at least 1, got {knots!r}")
+    check_count("knots", knots)
     if placement not in PLACEMENTS:
         raise InputError(f"placement must be one of {', '.join(PLACEMENTS)}, got {placement!r}")
     distinct = np.unique(np.asarray(sites, dtype=np.float64), axis=0)

@@ -15,8 +15,6 @@ from dsstan.models.weights import PAPER_CORRELATION
 Floats = NDArray[np.float64]
 
 RULES = ("ratio", "alpha", "step")
-NARROWEST = 0.1
-"""Smallest width of a step for which the surface can be interpolated in phi."""
 
 
 @dataclass(frozen=True)
