@@ -5,13 +5,14 @@
 # make check  formatting, lint, complexity, the arrows between the rooms, types
 # make trust  injects faults into real runs and writes docs/trust-table.md
 # make kills  kills the demo 100 times at random moments
+# make dist   builds wheel and sdist into dist/ and has twine check them
 # make lock   pins the test environment with hashes; make sbom, make audit: what is in it
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test nightly check docs parity bench trust kills lock sbom audit format clean
+.PHONY: demo test nightly check docs parity bench trust kills dist lock sbom audit format clean
 
 demo: $(VENV)/.demo
 	@test ! -e $(DEMO_OUT) || { echo "$(DEMO_OUT) exists and is not overwritten: remove it, or make demo DEMO_OUT=another-folder"; exit 2; }
@@ -46,6 +47,10 @@ trust: $(VENV)/.test
 kills: $(VENV)/.test
 	$(BIN)/python tests/kills.py --runs 100 --out tests/benchmarks/kills.json
 	$(BIN)/python tests/trust_table.py
+
+dist: $(VENV)/.supply
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
 
 lock: $(VENV)/.supply
 	$(BIN)/uv pip compile pyproject.toml --extra test --extra dev --extra examples --extra docs --extra arviz \

@@ -56,6 +56,7 @@ nitpick_ignore_regex = [
     (r"py:.*", rf"({outside})\b.*"),
     # Modules that only their own room uses have no page.
     (r"py:.*", r"dsstan\.table\.parquet_source\..*|dsstan\.models\.counts\..*"),
+    (r"py:mod", r"dsstan\.risk\.intruder\.(variance_grid|known_variances)"),
 ]
 
 html_theme = "furo"

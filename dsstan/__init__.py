@@ -1,7 +1,7 @@
 """Partially synthetic geocoded data with differential smoothing.
 
 From a confidential table (place, covariates, a sensitive value) dsstan fits a
-Bayesian Gaussian-process model in Stan, smooths away what the model knows about
+Bayesian Gaussian-process model in Stan, removes what the model knows about
 records that stand alone on the map, replaces the sensitive values with L
 posterior-predictive copies, and measures what an intruder could still learn and
 an analyst could still estimate. After Quick, Holan and Wikle (2018).
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dsstan.analysis.utility import combine as combine
     from dsstan.analysis.utility import utility as utility
     from dsstan.comparison.frontier import compare as compare
+    from dsstan.comparison.meet_floor import protect_to as protect_to
     from dsstan.copies.protect import protect as protect
     from dsstan.copies.result import Synthesis as Synthesis
     from dsstan.copies.synthesis import synthesise as synthesise
@@ -56,6 +57,7 @@ _HOME = {
     "own_weights": "models.weights",
     "prepare": "table.problem",
     "protect": "copies.protect",
+    "protect_to": "comparison.meet_floor",
     "surface_on_grid": "models.effect_map",
     "synthesise": "copies.synthesis",
     "utility": "analysis.utility",
@@ -85,7 +87,9 @@ above.register(
     {
         "Fit.predictive": "dsstan.models.predictive:Predictive",
         "MultivariateFit.predictive": "dsstan.models.groups.coregionalisation:GroupPredictive",
+        "Synthesis.publish": "dsstan.release.publication.publish:publish_synthesis",
         "Synthesis.write": "dsstan.release.write:write_release",
+        "published_before": "dsstan.release.publication.ledger:published_before",
         "plot_frontier": "dsstan.release.pictures.risk_plots:plot_frontier",
         "synthesise": "dsstan.copies.synthesis:synthesise",
         "to_arviz": "dsstan.release.exchange:to_arviz",

@@ -15,9 +15,9 @@ from typing import Any
 
 MOVED = {
     "assessment": "risk.assessment",
-    "attacker": "risk.attacker covariance.copy_law covariance.exact",
+    "attacker": "risk.intruder.attacker covariance.copy_law covariance.exact",
     "attribute": "risk.attribute",
-    "baselines": "comparison.baselines",
+    "baselines": "comparison.baselines comparison.simple_methods",
     "cells": "table.cells",
     "chain": "copies.chain risk.joint_disclosure",
     "conditions": "models.checks.conditions release.conditions",
@@ -32,12 +32,12 @@ MOVED = {
     "errors": "core.errors",
     "exchange": "release.exchange",
     "fit": "models.fit models.result covariance.protection",
-    "formula": "table.formula",
+    "formula": "table.formulas.formula table.formulas.parsing",
     "frontier": "comparison.frontier",
     "geo": "table.geo",
     "identification": "risk.identification",
     "imputation": "copies.imputation",
-    "intruders": "risk.intruders",
+    "intruders": "risk.intruder.weaker",
     "job": "cli.job",
     "large.approximations": "covariance.approximations covariance.base covariance.exact "
     "covariance.process.knots covariance.process.approximation covariance.vecchia.approximation",
@@ -57,7 +57,7 @@ MOVED = {
     "large.window": "covariance.window",
     "latent": "covariance.latent covariance.base models.posterior models.effect_map copies.result "
     "table.problem",
-    "leave_one_out": "risk.leave_one_out covariance.copy_law covariance.eigenbasis",
+    "leave_one_out": "risk.intruder.leave_one_out covariance.copy_law covariance.eigenbasis",
     "models.bracket_cost": "risk.bracket_cost",
     "models.bracketed": "models.brackets.fit",
     "models.group_surface": "models.groups.effect_map",
@@ -66,7 +66,7 @@ MOVED = {
     "overlap": "analysis.overlap",
     "plots": "release.pictures.plots",
     "pmse": "analysis.pmse",
-    "pooling": "analysis.pooling",
+    "pooling": "analysis.pooling analysis.joint_test",
     "predictive": "models.predictive",
     "priors": "models.priors",
     "problem": "table.problem",
@@ -77,14 +77,19 @@ MOVED = {
     "reading": "release.reading",
     "report": "release.report",
     "report.page": "release.report.page",
+    "risk.attacker": "risk.intruder.attacker",
+    "risk.exact": "risk.intruder.exact",
+    "risk.intruders": "risk.intruder.weaker",
+    "risk.leave_one_out": "risk.intruder.leave_one_out",
     "rounding": "table.rounding",
     "seeds": "core.seeds",
     "spatial_estimators": "analysis.spatial_estimators",
     "spatial_statistics": "analysis.spatial_statistics",
     "spatial_surfaces": "analysis.spatial_surfaces",
-    "spatial_utility": "analysis.spatial_utility",
+    "spatial_utility": "analysis.spatial_utility analysis.spatial_regression",
     "stan_data": "models.stan_data",
-    "surface": "covariance.likelihood_surface covariance.protection core.chebyshev",
+    "surface": "covariance.likelihood_surface covariance.surface_statistics covariance.protection "
+    "core.chebyshev",
     "synthesis": "copies.synthesis copies.result copies.draw",
     "targets": "risk.targets",
     "truncation": "models.brackets.truncation",
@@ -94,6 +99,9 @@ MOVED = {
 }
 """Old module to the new one, both below ``dsstan``; several where its names were split up."""
 
+RENAMED = {"order": {"gives_away": "ranks_like_response"}}
+"""Old names of what a module gives by another name now."""
+
 PACKAGES = {"release": "release.write", "cli": "cli.command_line cli.commands.synthesise"}
 """Rooms that have the name of an old module, with the module that has its names now."""
 
@@ -101,20 +109,22 @@ PACKAGES = {"release": "release.write", "cli": "cli.command_line cli.commands.sy
 def moved_name(module: str, name: str) -> Any:
     """A name of an old module, from the first of its new places that has it."""
     old = module.removeprefix("dsstan.")
+    asked, name = name, RENAMED.get(old, {}).get(name, name)
     for place in (MOVED.get(old) or PACKAGES.get(old, "")).split():
         found = vars(importlib.import_module(f"dsstan.{place}"))
         # Not what the module only imports: a module of the room may have that name.
-        home = getattr(found.get(name), "__module__", "")
-        imported = isinstance(found.get(name), type | FunctionType) and place not in home
+        home = f"{getattr(found.get(name), '__module__', '')}."
+        elsewhere = not home.startswith(f"dsstan.{place}.")
+        imported = isinstance(found.get(name), type | FunctionType) and elsewhere
         if name in found and not imported and not isinstance(found[name], ModuleType):
             warnings.warn(
-                f"{name} of {module} is now in dsstan.{place}; the old path goes with the next "
-                "release",
+                f"{asked} of {module} is now {f'{name} ' if name != asked else ''}in "
+                f"dsstan.{place}; the old path goes with the next release",
                 DeprecationWarning,
                 stacklevel=3,
             )
             return found[name]
-    raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    raise AttributeError(f"module {module!r} has no attribute {asked!r}")
 
 
 class OldModule(ModuleType):

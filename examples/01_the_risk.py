@@ -1,10 +1,10 @@
 # %% [markdown]
-# # 1. The risk: what does a published copy tell about a record that stands alone?
+# # 1. The risk: what does a published copy reveal about a record that stands alone?
 #
 # Section 2 of Quick, Holan and Wikle (2018). An agency keeps a table of places and
 # incomes. It publishes every place as it is, and in place of every income a draw from a
 # model fitted to the table. No published income is a real one. Here we look at what such
-# a copy still tells about the one person who lives far from all others.
+# a copy still reveals about the one person who lives far from all others.
 #
 # The town is simulated, and its data are public. With real data every picture on this
 # page belongs on the confidential side: each shows a true value, or reveals one.
@@ -20,7 +20,7 @@ import dsstan as ds
 from dsstan.models.posterior import spread_draws
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.pictures.plots import plot_copies, plot_surface
-from dsstan.risk.attacker import attack
+from dsstan.risk.intruder.attacker import attack
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 60 if QUICK else 500
@@ -114,7 +114,7 @@ print(f"{problem.y[alone]:.2f}")
 )
 
 # %% [markdown]
-# ## What the copies tell
+# ## What the copies reveal
 #
 # The agency draws copies: for each a draw of the parameters from their posterior, a draw
 # of $w$ given the incomes, and fresh noise. Nobody copies an income. Yet the copies of the
@@ -156,7 +156,7 @@ print(people["income"].iloc[list(two.values())].round().set_axis(list(two)).to_s
 
 # %% [markdown]
 # Two cautions. Ten thousand dollars is more than either of the two earns, so any low value at all
-# counts as near, and the share can't tell how well a value is known (example 3 meets it again
+# counts as near, and the share can't show how well a value is known (example 3 meets it again
 # after smoothing). And the share within ten per cent
 # is alike for both, because it is mostly a matter of the width of the copies, which the
 # nugget gives, and not of what they are centred on. The share does not say *whose* value
@@ -236,7 +236,7 @@ print(f"sd of a log income of which nothing is known: {spread:.2f}")
 # 2. Give the lone record ten times its income (`people.loc[alone, "income"] *= 10`), prepare,
 #    fit and synthesise again. Where are its copies centred now? Do the same to the record in
 #    the crowd instead.
-# 3. Ask `ds.disclosure` for `absolute=1_000` and for `relative=0.5`. Which of the two tells the
-#    two records apart, and is it because of what the model has learnt?
+# 3. Ask `ds.disclosure` for `absolute=1_000` and for `relative=0.5`. Which of the two
+#    distinguishes the two records, and is it because of what the model has learnt?
 # 4. Make the nugget larger: multiply all incomes by `np.exp(rng.normal(0, 1, 500))`, with
 #    `rng = np.random.default_rng(4)`, and fit again. What becomes of the exposures?

@@ -343,12 +343,6 @@ only["what"] = pd.Categorical(only["what"], list(shown))
 # what the record still does to the parameters. Under `paper` it pulls x'beta down and the
 # nugget up, and the copies of all records show both. Under `preserving` x'beta and the nugget
 # are about what they are without protection. Under `cut` the record has no part in either.
-# A fit notes what its protection leaves open:
-
-# %%
-for kind, fit in protected.items():
-    for note in fit.notes:
-        print(f"{kind}: {note}")
 
 # %% [markdown]
 # ## Exercises

@@ -9,7 +9,7 @@
 # The paper's own data are not published. `ds.load_simulated` makes another town to the same
 # specification, so the pattern should agree and not the digits. The widths of the
 # intervals of Table 1 do not agree either: the paper's are much narrower where the decay is free,
-# and we know of no reason. A decay that hardly moved there would explain those of the variances.
+# and we know of no reason. A decay that moved little there would explain those of the variances.
 
 # %%
 import os
@@ -44,7 +44,7 @@ place = tuple(float(v) for v in problem.coords[outlier])
 others = np.delete(problem.sites, outlier, axis=0)
 gap = np.hypot(*(others - problem.sites[outlier]).T).min()
 print(problem)
-print(f"the outlier stands at {place}, its nearest neighbour {gap:.3f} away")
+print(f"the outlier stands at {place}, its nearest neighbour at distance {gap:.3f}")
 print(f"its log income {problem.y[outlier]:.2f} (the paper's: 7.08)")
 print(f"mean log income {problem.y.mean():.2f} (the paper's: 10.76)")
 print(f"median income {people['income'].median():,.0f} dollars")
@@ -72,7 +72,6 @@ without = ds.fit(
     problem,
     weights=only,
     protection="cut",
-    hold_phi=False,
     start=free,
     seed=3,
     progress=False,
@@ -265,7 +264,7 @@ for term in terms:
     print(f"  {term}: {estimate('original', term)}")
 
 # %% [markdown]
-# The regression hardly sees the difference: few records of the five hundred were smoothed. Its
+# The regression barely changes: few records of the five hundred were smoothed. Its
 # numbers differ from the paper's because another town was drawn. Within one town, compare the rows
 # of one term with each other.
 #

@@ -126,7 +126,7 @@ print(f"the flagged home nearest to it is at ({longitude:.4f}, {latitude:.4f})")
 # both variances, instead of half-normal on their roots. The paper says "vague" and no more.
 #
 # "Suppressed" is the paper's comparison: the flagged homes leave the data before the model is
-# fitted. Protection `"cut"` does that, and draws values at their places too; the decay is held.
+# fitted. Protection `"cut"` does that, and draws values at their places too; the decay is free.
 
 # %%
 slope = problem.terms[1]
@@ -247,7 +247,7 @@ plot_risk(risks)
 
 # %% [markdown]
 # Shares are counted from copies, so points near the dashed line may lie on either side of it by
-# chance. What the copies tell together is another question: `ds.assess` answers it.
+# chance. What the copies reveal together is another question: `ds.assess` answers it.
 #
 # ## Exercises
 #

@@ -21,11 +21,13 @@ import plotnine as p9
 import dsstan as ds
 from dsstan.models.flagging.continuous_weights import continuous_effect, continuous_weights
 from dsstan.release.pictures.plots import plot_release_size
-from dsstan.risk.attacker import attack
+from dsstan.risk.intruder.attacker import attack
+from dsstan.risk.intruder.exact import exact_intruder
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 20 if QUICK else 100
-DRAWS = 20 if QUICK else None  # posterior draws behind the attacker's sds; None: the default
+MANY = 20 if QUICK else 500  # copies of the simulated town
+DRAWS = 20 if QUICK else None  # posterior draws behind plans and errors; None: the default
 FORMULA = "log(price) ~ scale(log(squarefeet))"
 M = 0.01  # degrees; flags the paper's seven homes
 FLOOR = 0.05  # the least sd that the attacker should be left with: about 5% of a price
@@ -78,24 +80,25 @@ print(pd.DataFrame(rows).T.to_string(header=False))
 # ## An intruder who knows all others
 #
 # An intruder can do better than a mean. Suppose they know the price of every other home, all
-# places and covariates, the model and its covariance parameters, and see the whole release.
-# They do not know $\beta$: under a flat prior it is integrated out. Then their posterior of a
-# home's log price is normal, and its sd is known exactly:
+# places and covariates and the model, and see the whole release. If the covariance parameters
+# behind each copy were given, their posterior of a home's log price would have the sd
 #
-# $$ \mathrm{sd}_i = \Big( P_{ii} + \sum_{l=1}^{L} h_i' V_s^{-1} h_i \Big)^{-1/2} . $$
+# $$ \mathrm{sd}_i = \Big( 1 / v_i + \sum_{l=1}^{L} h_i' V_s^{-1} h_i \Big)^{-1/2} . $$
 #
-# $P_{ii}$ is what the other homes tell without any copy. $h_i$ is the derivative of the
-# expected copy by the home's own log price; its own entry $h_{ii}$ is the **exposure**.
-# $V_s$ is the covariance of a copy. An sd of 0.1 is about ten per cent of a price.
+# $v_i$ is the variance that the other homes leave open without any copy. $h_i$ is the derivative
+# of the expected copy by the home's own log price; its own entry $h_{ii}$ is the **exposure**.
+# $V_s$ is the covariance of a copy. Both are taken at the draw behind that copy. $\beta$ is
+# unknown: under a flat prior it is integrated out. An sd of 0.1 places a price within about
+# twenty per cent, with a probability of 95%.
 #
 # That $\beta$ is unknown matters. Under `paper` a fully smoothed home affects the copies through it
 # alone: given $\beta$ too, its $h_i$ is 0, and no number of copies would reveal anything.
 #
-# The covariance parameters are not one value but posterior draws: the printed sds average the
-# information over them. And they were estimated from data that hold this home, so they carry
+# The draws of the covariance parameters come from data that hold this home, so they carry
 # information too. `known`: the intruder knows those behind each copy. `fixed`: the draws are of
-# no use to the intruder. The truth is between the two on average. `ds.assess` computes both, for
-# every record, before and after.
+# no use to the intruder. A margin widens both, so that an intruder who has to work them out lies
+# between. The exact posterior of that intruder is computed for the weakest homes, by quadrature
+# over the variances. `ds.assess` computes all this, before protection and after it.
 
 # %%
 found = {
@@ -104,8 +107,8 @@ found = {
 print(found["paper"])
 
 # %% [markdown]
-# The precision grows with each copy. So no setting is safe or unsafe by itself: there is
-# a largest L that leaves everybody the floor.
+# The precision grows with each copy, so no setting is safe or
+# unsafe by itself: there is a largest L that leaves everybody the floor.
 
 # %%
 plot_release_size(found["paper"])
@@ -139,9 +142,9 @@ for warning in caught:
     print(warning.message)
 
 # %% [markdown]
-# `share` is the paper's measure for the seven. `sd known` and `sd fixed` are what the attacker is
-# left with at the most exposed of the seven, `sd of others`, known, at the most exposed of
-# the other homes. `copies for 0.05` is the largest L that leaves all homes that sd, and
+# `share` is the paper's measure for the seven. `exact`, `known` and `fixed` are the sds that the
+# intruder is left with at the most exposed of the seven, `of others`, exact where it was computed,
+# at the most exposed of the other homes. `copies` is the largest L that leaves all homes 0.05, and
 # `slope` is the analyst's, combined over the copies.
 
 # %%
@@ -152,15 +155,17 @@ def judged(name):
     """One row of the table."""
     drawn, one = releases[name], found[name]
     sd = {bound: one.after.sd(variances=bound) for bound in ("known", "fixed")}
+    exact = exact_intruder(drawn, records=list(np.flatnonzero(seven)), bounds=one.after)
     slope = ds.utility(drawn).get(drawn.fit.kind, term)
     share = one.records.loc[seven, f"within_relative_{drawn.fit.kind}"].mean()
     return {
         "protection": name,
         "share": float(share),
-        "sd known": float(sd["known"][seven].min()),
-        "sd fixed": float(sd["fixed"][seven].min()),
-        "sd of others": float(sd["known"][others].min()),
-        f"copies for {FLOOR}": one.largest_release,
+        "exact": exact.worst,
+        "known": float(sd["known"][seven].min()),
+        "fixed": float(sd["fixed"][seven].min()),
+        "of others": float(one.sd[others].min()),
+        "copies": one.largest_release,
         "slope": f"{slope['estimate']:.3f} ({slope['low']:.3f}, {slope['high']:.3f})",
         "tau_sq": float(drawn.fit.draws["tau_sq"].mean()),
     }
@@ -176,8 +181,8 @@ print(f"slope of the original: {original['estimate']:.3f}")
 without = found["paper"].after.leave_one_out
 print(f"sd without any copy: {without[seven].min():.3f} or more for the seven")
 for name, one in found.items():
-    below = (one.after.sd(variances="known")[others] < FLOOR).sum()
-    print(f"{name}: {below} of the {others.sum()} others left with an sd below {FLOOR}, known")
+    below = (one.sd[others] < FLOOR).sum()
+    print(f"{name}: {below} of the {others.sum()} others left with an sd below {FLOOR}")
 
 # %%
 COUNTS = np.unique(np.geomspace(1, 500, 30).round().astype(int))
@@ -221,27 +226,72 @@ curves["panel"] = pd.Categorical(curves["panel"], [panel for panel, _, _ in PANE
 
 # %% [markdown]
 # - Every protection lowers the share. The sds they leave differ by much more than the shares
-#   do: the paper's measure does not tell the protections apart.
+#   do: the paper's measure does not distinguish the protections.
 # - Under `paper` a flagged home still moves $\beta$ and the nugget, and every copy shows both.
 #   `plug` adds to that: a copy is narrow, so it shows them more sharply.
 # - Under `preserving` a flagged home keeps its ordinary pull on $\beta$, and some on the variances.
-# - Under `cut` nothing reaches the copies but what the neighbours tell: the sd does not fall
+# - Under `cut` nothing reaches the copies but what the neighbours say: the sd does not fall
 #   with L.
 # - `preserving` and `cut` do little for the others. `paper` does more, with a nugget raised for
 #   everybody: each copy is noisier. Fewer copies help all.
 #
-# Exposure is no substitute for the sd. It tells how far the centre of a copy follows the
-# record, not how sharply the copies show it. `plug` and `paper` come from one fit. At the home
-# that `plug` leaves with the least sd, of the seven:
+# ## Many copies of one outlier
+#
+# The simulated incomes have one record that stands alone, far below the rest. Flag it alone, and
+# release far more copies. `h_ii` is the exposure, a mean over the released draws. `release alone`
+# is what the copies leave to an intruder to whom the other records say nothing, with the
+# variances of no use and no margin. The last column is the exact sd of the weakest other record.
 
 # %%
-home = int(np.argmin(np.where(seven, found["plug"].after.sd(variances="fixed"), np.inf)))
-for name in releases:
-    attacked = found[name].after
-    fixed, known = (attacked.sd(variances=bound)[home] for bound in ("fixed", "known"))
-    print(
-        f"{name}: exposure {attacked.exposure[home]:.3f}, sd {fixed:.3f} fixed, {known:.3f} known"
+people = ds.prepare(ds.load_simulated(), "log(income) ~ 1", coords=("s1", "s2"))
+first = ds.fit(people, seed=1, progress=False)
+outlier = int(np.argmax(ds.flag_isolated(first, distance=0.13).nearest))
+lone = ds.own_weights(people, np.arange(people.n_records) == outlier)
+fits = {"none": first} | {
+    kind: ds.fit(people, weights=lone, start=first, protection=kind, seed=31, progress=False)
+    for kind in ("paper", "preserving", "cut")
+}
+rows = []
+for name in ("none", "paper", "plug", "preserving", "cut"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of plug, printed above
+        drawn = ds.synthesise(
+            fits["paper" if name == "plug" else name],
+            copies=MANY,
+            effect="plug" if name == "plug" else "auto",
+            seed=32,
+            progress=False,
+        )
+    one = attack(drawn, draws=DRAWS or 100, progress=False)
+    rest = np.argsort(one.sd(variances="known"))
+    weakest = next(int(i) for i in rest if i != outlier)
+    exact = exact_intruder(drawn, records=[outlier, weakest], bounds=one, progress=False).records
+    left = exact.set_index("position")["sd"]
+    told = one.own_information(MANY, "fixed")[outlier]
+    rows.append(
+        {
+            "protection": name,
+            "h_ii": one.exposure[outlier],
+            "exact": left[outlier],
+            "known": one.sd(variances="known")[outlier],
+            "fixed": one.sd()[outlier],
+            "release alone": told**-0.5 if told > 1e-9 else np.inf,
+            "of others": left[weakest],
+        }
     )
+print(
+    f"the outlier of {people.n_records} incomes, {MANY} copies; without any copy "
+    f"{one.leave_one_out[outlier]:.3g}"
+)
+print(pd.DataFrame(rows).to_string(index=False, float_format=lambda v: f"{v:.3g}"))
+
+# %% [markdown]
+# The order is that of the seven homes, and the gaps are wider. `none` and `plug` leave the outlier
+# to everybody. `paper` leaves a far smaller sd than `preserving`, which comes near `cut`. None does
+# anything for the others: where the nugget is so small, the number of copies decides.
+#
+# Exposure is no substitute for the sd. It shows how far the centre of a copy follows the
+# record, not how sharply the copies show it: `plug` and `paper` come from one fit.
 
 # %% [markdown]
 # ## Whose risk rose?
@@ -294,15 +344,12 @@ grid.plot(floor=FLOOR) + p9.theme(figure_size=(8, 4))
 # than anybody else:
 
 # %%
-people = ds.prepare(ds.load_simulated(), "log(income) ~ 1", coords=("s1", "s2"))
-first = ds.fit(people, seed=1, progress=False)
 weights, gamma = continuous_weights(first)
 smooth = ds.fit(people, weights=weights, gamma=gamma, start=first, seed=2, progress=False)
 flagged = ds.fit(
     people, weights=ds.flag_isolated(first, distance=0.13), start=first, seed=3, progress=False
 )
 print(textwrap.fill(str(continuous_effect(smooth)), 95))
-outlier = int(np.argmax(weights.nearest))
 left = {}
 for name, fit in (("none", first), ("continuous", smooth), ("flagged, paper", flagged)):
     attacked = attack(fit, copies=COPIES, against=first, draws=10 if QUICK else 40, progress=False)

@@ -19,6 +19,7 @@ import pandas as pd
 from plotnine import aes, geom_histogram, geom_vline, ggplot, labs, theme, theme_bw
 
 import dsstan as ds
+from dsstan.core.errors import DisclosureError, FormulaError
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.pictures.plots import plot_intervals, plot_surface
 from dsstan.release.reading import read_release, read_table
@@ -31,18 +32,16 @@ CELLS, DRAWS = (40, 20) if QUICK else (70, 100)  # of a map
 temporary = tempfile.TemporaryDirectory(prefix="baltimore-")
 folder = Path(temporary.name)
 ds.load_baltimore().to_csv(folder / "sales.csv", index=False)
+os.environ["DSSTAN_LEDGER"] = str(folder / "ledger")  # of what is published; see the end
 
 # %% [markdown]
 # ## Read the table
 #
 # `read_table` reads CSV and Parquet so that the copies can repeat every other column to the last
 # digit. `pandas.read_csv` does as well if your columns are plain.
-#
-# All columns but the response are published as they are. So take out what identifies a record: here
-# `station`, a running number.
 
 # %%
-sales = read_table(folder / "sales.csv").drop(columns="station")
+sales = read_table(folder / "sales.csv")
 print(f"{len(sales)} sales, {int(sales.isna().sum().sum())} missing values")
 print(
     sales[["price", "squarefeet", "age", "county", "x", "y"]].describe().loc[["min", "50%", "max"]]
@@ -56,21 +55,24 @@ print(
 # interaction: the slope of the floor area may differ between city (county 0) and county (1). A
 # square would be `I(age**2)`, a smooth curve `bs(age, df=4)`. A formula is not Python: anything
 # but columns, arithmetic and a short list of functions is refused.
+#
+# The columns of the formula and the coordinates go out, and those that `publish` names. All others
+# stay, above all what identifies a record: here `station`, a running number.
 
 # %%
 FORMULA = "log(price) ~ scale(log(squarefeet)) * C(county) + sqrt(age)"
-problem = ds.prepare(sales, FORMULA, coords=("x", "y"), name="baltimore")
+problem = ds.prepare(sales, FORMULA, coords=("x", "y"), publish=["fireplace"], name="baltimore")
 print(problem)
 print("columns of X:", ", ".join(problem.terms))
 try:
     ds.prepare(sales, "log(price) ~ open('sales.csv')", coords=("x", "y"))
-except ds.errors.FormulaError as error:
+except FormulaError as error:
     print("refused:", error)
 
 # %% [markdown]
 # ## Look at the distances before you choose M
 #
-# A record is flagged where its nearest neighbour is at least M away. M is in the unit of the
+# A record is flagged where its nearest neighbour is at least M from it. M is in the unit of the
 # coordinates, thousands of feet here. Look where the distances leave off being ordinary.
 
 # %%
@@ -100,7 +102,7 @@ M = 10
 # posterior then has two explanations, and the sampler may wander between them (exercise 2). So we
 # say the shortest range that we would believe.
 #
-# The unrestricted fit tells how far the spatial effect reaches. The paper's rule takes M from a
+# The unrestricted fit shows how far the spatial effect reaches. The paper's rule takes M from a
 # correlation of 0.20; a distance is easier to explain, and does not move with the posterior.
 #
 # Protection `"preserving"` gives the variance that smoothing removes back as noise, so that a
@@ -148,19 +150,19 @@ print(kept)
 # %% [markdown]
 # ## Copies, and what they reveal
 #
-# `assess` says how near the copies come to the truth one by one, and computes the sd, on the log
-# scale, of each price for an intruder who knows all other prices and sees all copies. With a
-# floor it says how many copies would leave everybody that much.
+# The floor: nobody's price may be placed within +/-10%, with a probability of 95%, by an intruder
+# who knows all other prices and sees all copies. `assess` says whether the release keeps it, how
+# near that intruder gets, and how many copies would keep it for all.
 
 # %%
-FLOOR = 0.05
+FLOOR = "10%"
 release = ds.synthesise(kept, copies=COPIES, seed=3, progress=False)
 found = ds.assess(release, floor=FLOOR, progress=False)
 print(found)
 
 # %% [markdown]
-# The shares at the top are counted: of few flagged records and few copies they are mostly chance.
-# The sds below are worked out and not counted.
+# The shares at the end are counted: of few flagged records and few copies they are mostly chance.
+# The numbers above them are computed from the law of the copies.
 #
 # ## What the copies keep
 #
@@ -185,11 +187,11 @@ plot_intervals(kept_by_analyst) + theme(figure_size=(7, 5.5))
 # %% [markdown]
 # ## Write the release
 #
-# `write` assesses, refuses what must not go out, and makes one folder with two parts. Only
-# `public/` may leave the house.
+# `write` assesses, refuses what must not go out or misses its floor, and makes one folder with two
+# parts, both for their owner alone.
 
 # %%
-target = release.write(folder / "release")
+target = release.write(folder / "release", floor=FLOOR)
 PURPOSE = {
     "copy_001.csv": "the copies, one file each: the table with synthetic prices",
     "metadata.json": "columns, formula and combining rule, for a program",
@@ -203,6 +205,9 @@ PURPOSE = {
     "flags.csv": "who is flagged, and how far the neighbour is",
     "risks.csv": "every record's risk",
     "copies.csv": "which draw stands behind which copy",
+    "public.sha256": "hashes of the public files, by which publishing sees a change",
+    "ledger.json": "what the ledger of the table's releases gets once this one is published",
+    "ledger.parquet": "the same, by record",
 }
 for part in ("public", "confidential"):
     mode = stat.filemode((target / part).stat().st_mode)
@@ -214,12 +219,35 @@ for part in ("public", "confidential"):
             assert file.name.startswith("copy_")
 
 # %% [markdown]
-# ## As an analyst
+# ## Publish
 #
-# From here on we have the public folder and nothing else. `read_release` checks that it is whole.
+# `publish` (in a shell `dsstan publish release --to published`) looks at both verdicts and copies
+# the public part to where others may read it. A fit with warnings, a floor that is missed or was
+# never given need a reason, which is kept. Here it is the fit that warns: whoever finds a small
+# seed can take the noise off the copies. With real prices leave the seeds out. The next release of
+# these prices is counted with this one.
 
 # %%
-public = read_release(target / "public")
+try:
+    release.publish(target, to=folder / "published")
+except DisclosureError as error:
+    print(str(error).removeprefix(f"{target} ").split(".")[0])
+published = release.publish(
+    target, to=folder / "published", reason="These sales are public, and so are the seeds"
+)
+print(
+    f"fit {published.fit_verdict}, disclosure {published.disclosure_verdict}, "
+    f"floor {published.floor['asked']}; {len(published.files)} files"
+)
+
+# %% [markdown]
+# ## As an analyst
+#
+# From here on we have the published folder and nothing else. `read_release` checks that it is
+# whole.
+
+# %%
+public = read_release(folder / "published")
 first = public.copies[0]
 print(public)
 print("the model behind them:", public.metadata["model"]["formula"])
@@ -264,7 +292,7 @@ print("share of b / L in it:", " ".join(f"{s:.3f}" for s in 1 - within / by_hand
 held = set(public.metadata) | set(first.columns)
 for word in ("seed", "flagged", "threshold", "gamma", "sigma_sq"):
     assert word not in held
-    assert word not in (target / "public" / "metadata.json").read_text(encoding="utf-8")
+    assert word not in (folder / "published" / "metadata.json").read_text(encoding="utf-8")
 print("no seed, flag, threshold, gamma or estimate is on the public side")
 steward = ds.utility(release, "log(price) ~ log(squarefeet) + age").table
 steward = steward[steward["source"] == "restricted"]["estimate"].to_numpy()
@@ -272,12 +300,13 @@ print(f"steward's and analyst's estimates differ by {np.abs(steward - pooled.est
 temporary.cleanup()
 
 # %% [markdown]
-# The same from a shell, with the steward's file without the column `station`:
+# The same from a shell:
 #
-#     dsstan synthesise sales.csv \
+#     dsstan synthesise sales.csv --publish fireplace --floor 10% \
 #         --formula "log(price) ~ scale(log(squarefeet)) * C(county) + sqrt(age)" \
 #         --coords x y --phi-bounds 0.0234 0.2 \
 #         --threshold 10 --protection preserving --copies 20 --out release
+#     dsstan publish release --to published
 #
 # ## Exercises
 #

@@ -126,7 +126,7 @@ for name, value in json.loads(text).items():
 #     "$RUN/restricted" sample ... data file=data.json output file=restricted.csv
 #
 # Here the compiled program is taken from the package's cache, so that it is not compiled twice.
-# CmdStan reads and writes files, and both are confidential: the data, and draws that tell about
+# CmdStan reads and writes files, and both are confidential: the data, and draws that reveal
 # single records. So they live in a private folder that is removed when the block ends.
 
 

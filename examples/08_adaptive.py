@@ -22,11 +22,11 @@ from plotnine import aes, facet_wrap, geom_hline, geom_point, ggplot, labs, scal
 
 import dsstan as ds
 from dsstan.models.adaptive.fit import fit_adaptive
-from dsstan.risk.attacker import attack
+from dsstan.risk.intruder.attacker import attack
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer records and draws, for the tests
 COPIES = 20
-DRAWN = 400  # copies behind the shares, so that chance hardly moves them
+DRAWN = 400  # copies behind the shares, so that chance barely moves them
 DRAWS = 10 if QUICK else 40  # posterior draws behind the intruder's sds
 SAMPLER = {"warmup": 1000, "samples": 1500}
 
@@ -144,9 +144,9 @@ print(table.round(3).to_string())
 # - **The isolated records get no special treatment.** Given the variances, a record far from all
 #   others keeps half of its own deviation (alpha = 1/2), so its copies are near the truth
 #   more often than with flags. A smaller alpha smooths further, and inflates the nugget further.
-# - **The step protects hardly anybody.** Where the flag follows phi, the posterior moves phi until
-#   the isolated records are hardly smoothed: the data fit better so. The two-stage way holds phi,
-#   and this is why it should.
+# - **The step protects almost nobody.** Where the flag follows phi, the posterior moves phi until
+#   the isolated records are barely smoothed: the data fit better so. The two-stage method holds
+#   phi, and this is why it should.
 
 # %% [markdown]
 # ## Exercises

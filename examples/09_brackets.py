@@ -120,7 +120,7 @@ print(f"near copies, all homes: {all_row['near_without']:.2f} to {all_row['near'
 print(f"sd left, a million or more: {dear_row['sd_others']:.3f} to {dear_row['sd_bracket']:.3f}")
 
 # %% [markdown]
-# The 15 homes pay for all: a bracket in the tail of the prices tells much of its few members.
+# The 15 homes pay for all: a bracket in the tail of the prices reveals much of its few members.
 # Narrow brackets make everybody pay. Each of the following adds cut points:
 
 # %%
@@ -153,7 +153,7 @@ analysis = ds.utility(bracketed)
 print(analysis.table.round(3).to_string(index=False))
 
 # %% [markdown]
-# The release tells the public what it revealed. This is the last part of its README:
+# The release states what it revealed. This is the last part of its README:
 
 # %%
 print(kept.public_note)

@@ -116,7 +116,7 @@ own = pd.DataFrame(problem.sites, columns=["x", "y"]).assign(group=flats["bedroo
 #
 # Take the two-bedroom homes whose next own kind is far while a smaller flat is near, and leave
 # them out (protection `"cut"`): their prices inform nothing. Then predict their effect and their
-# price twice, from all the flats and from the two-bedroom homes alone.
+# price twice, from all the flats and from the two-bedroom homes alone, with one decay for both.
 
 # %%
 group = free.groups.index
@@ -126,12 +126,14 @@ two = np.flatnonzero(flats["bedrooms"] == 2)
 left = two[np.argsort(any_kind[two] - own_kind[two])[:8]]
 out = np.zeros(problem.n_records)
 out[left] = 1.0
+decay = float(np.median(free.draws["phi"]))
 together = fit_multivariate(
     problem,
     "bedrooms",
     weights=ds.own_weights(problem, out),
     protection="cut",
     start=free,
+    phi=decay,
     seed=2,
     progress=False,
     **SAMPLER,
@@ -148,7 +150,7 @@ alone = fit_multivariate(
     "bedrooms",
     weights=ds.own_weights(alone_problem, np.isin(np.arange(len(two)), where)),
     protection="cut",
-    phi=together.phi_held,
+    phi=decay,
     seed=3,
     progress=False,
     **SAMPLER,
@@ -188,7 +190,7 @@ for name, v in drawn.items():
     print(f"from {name}: mean sd of w {sds[name].mean():.3f}, error of log price {error:.3f}")
 
 # %% [markdown]
-# Little is borrowed here: the correlation is hardly known, so the model leans on the other kinds
+# Little is borrowed here: the correlation is barely known, so the model leans on the other kinds
 # only a little, and eight homes say nothing firm on which prediction is better. What would be
 # borrowed if the effects did go together? Take the same draws, with another correlation between the
 # groups in T.

@@ -2,13 +2,20 @@
  * The posterior of unrestricted.stan (G > 1) or restricted.stan (G = 1) from
  * a surface computed outside: Chebyshev coefficients of log|C| - n log(1 + r)
  * and (1 + r) Z'C^-1 Z, so that the data are no larger for more records.
- * Where phi_lower = phi_upper the decay is held and phi is no parameter.
+ *
+ * What is sampled is z, in which the posterior is nearly standard normal:
+ * phi, r = tau_sq / sigma_sq, sigma_sq and beta are functions of z that come
+ * with the data. Any functions with z in one to one give the same posterior,
+ * for the model is stated in beta, sigma_sq, tau_sq and phi, and the
+ * derivatives of the functions are counted.
+ * Where phi_lower = phi_upper the decay is held and has no coordinate.
  */
 functions {
   #include functions/covariance.stanfunctions
   #include functions/chebyshev.stanfunctions
   #include functions/surface.stanfunctions
   #include functions/priors.stanfunctions
+  #include functions/whitening.stanfunctions
 }
 data {
   int<lower=1> n; // records that inform the fit
@@ -27,6 +34,13 @@ data {
   int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
   array[2] real<lower=0> sigma_par; // scale, unused; or shape, scale
   array[2] real<lower=0> tau_par; // likewise
+  int<lower=4> M; // nodes of the functions of z
+  int<lower=1> M_phi; // M, or 1 where phi is held
+  vector[M] z_nodes; // equally spaced
+  vector[M_phi] log_phi; // spline coefficients of log phi
+  matrix[M_phi, M] log_r; // of log r
+  matrix[M_phi, M] log_sigma_sq; // of the mode of log sigma_sq
+  matrix[M_phi, M] log_scale; // of the log of its scale
 }
 transformed data {
   if (phi_lower == 0 || r_lower == 0) {
@@ -35,24 +49,53 @@ transformed data {
   array[2] real phi_range = {phi_lower, phi_upper};
   array[2] real r_range = {r_lower, r_upper};
   int held = phi_lower == phi_upper;
+  if (M_phi != (held ? 1 : M)) {
+    reject("M_phi must be M, or 1 where phi is held");
+  }
 }
 parameters {
-  vector[P] beta;
-  real<lower=0> sigma_sq;
-  real<lower=r_lower * sigma_sq, upper=r_upper * sigma_sq> tau_sq;
-  array[held ? 0 : 1] real<lower=phi_lower, upper=phi_upper> phi_free;
-}
-transformed parameters {
-  real phi = held ? phi_lower : phi_free[1];
+  vector[P + (held ? 2 : 3)] whitened; // z, of beta, sigma_sq, r and phi
 }
 model {
-  real r = tau_sq / sigma_sq;
+  vector[4] spatial = spatial_parameters(tail(whitened, num_elements(whitened)
+                                                           - P),
+                                         z_nodes, log_phi, log_r,
+                                         log_sigma_sq, log_scale);
+  real phi = held ? phi_lower : spatial[1];
+  real r = spatial[2];
+  real sigma_sq = spatial[3];
+  row_vector[surface_size(P)] s
+    = surface_at(surface, H, phi, r, phi_range, r_range);
+  vector[P + 1] given = coefficients_given(head(whitened, P), s, r, sigma_sq,
+                                           factor, b_ls, beta_scale);
+  vector[P] beta = head(given, P);
   target += normal_lpdf(beta | 0, beta_scale);
   target += variance_lpdf(sigma_sq | variance_prior, sigma_par);
-  target += variance_lpdf(tau_sq | variance_prior, tau_par);
+  target += variance_lpdf(r * sigma_sq | variance_prior, tau_par);
   if (!held) {
     target += uniform_lpdf(phi | phi_lower, phi_upper);
   }
-  target += response_lpdf(surface_at(surface, H, phi, r, phi_range, r_range)
-                          | factor * (b_ls - beta), n, sigma_sq, r);
+  target += response_lpdf(s | factor * (b_ls - beta), n, sigma_sq, r);
+  target += spatial[4] + given[P + 1]; // derivatives by z
+}
+generated quantities {
+  vector[P] beta;
+  real sigma_sq;
+  real tau_sq;
+  real phi;
+  {
+    vector[4] spatial = spatial_parameters(tail(whitened, num_elements(whitened)
+                                                           - P),
+                                           z_nodes, log_phi, log_r,
+                                           log_sigma_sq, log_scale);
+    phi = held ? phi_lower : spatial[1];
+    sigma_sq = spatial[3];
+    tau_sq = spatial[2] * sigma_sq;
+    beta = head(coefficients_given(head(whitened, P),
+                                   surface_at(surface, H, phi, spatial[2],
+                                              phi_range, r_range),
+                                   spatial[2], sigma_sq, factor, b_ls,
+                                   beta_scale),
+                P);
+  }
 }

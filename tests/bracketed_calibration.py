@@ -91,7 +91,7 @@ def truncated_replicate(seed: int) -> Replicate:
         **SAMPLER,
     )
     chain, iteration = spread_draws(fit, THINNED).T
-    effects = fit.draws["w"][chain, iteration][:, problem.site]
+    effects = fit.draws["w"][chain, iteration][:, problem.site_index]
     draws = {
         **{name: fit.scalars[name][chain, iteration] for name in NAMES[:4]},
         "w": effects[:, ORDINARY],

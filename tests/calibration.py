@@ -39,7 +39,7 @@ T = TypeVar("T")
 N = 60
 THINNED = 100
 """Draws kept of each fit, one in ten: close to independent."""
-SAMPLER = {"chains": 2, "warmup": 500, "samples": 500, "engine": "embedded", "progress": False}
+SAMPLER = {"chains": 2, "warmup": 500, "samples": 500, "engine": "direct", "progress": False}
 LONGER = {**SAMPLER, "warmup": 1000, "samples": 4000, "adapt_delta": 0.98}
 """For fits with an effective sample size below twice THINNED."""
 

@@ -20,7 +20,6 @@ from filelock import FileLock
 
 import dsstan as ds
 from dsstan.models.result import Fit
-from dsstan.risk import assessment
 from dsstan.table.problem import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,8 +54,18 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 
-# Some hundred releases are written by these tests: one record each is integrated exactly, not ten.
-assessment.WORST = assessment.FREE_WORST = 1
+@pytest.fixture(autouse=True, scope="module")
+def _ledger_of_a_module() -> Iterator[None]:
+    """What a module's fixtures assess sees no release that another module published."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", tempfile.mkdtemp(dir=_STATE.name))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test sees no release that another one published."""
+    monkeypatch.setenv("XDG_STATE_HOME", tempfile.mkdtemp(dir=_STATE.name))
 
 
 def leave_out(reason: str) -> NoReturn:
@@ -104,6 +113,19 @@ def _rank(item: pytest.Item) -> int:
         given is not None and "cmdstan" in map(str, given.params.values())
     )
     return 0 if "built" in wanted else 1 if compiles else 2
+
+
+def case_file(name: str) -> Path:
+    """A file with a small table as people have them, of the folder ``cases`` of DSSTAN_DATA."""
+    path = Path(_FOLDER or "") / "cases" / name
+    if not path.is_file():
+        leave_out(f"cases/{name} is missing; set DSSTAN_DATA to the folder that holds it")
+    return path
+
+
+def case(name: str) -> pd.DataFrame:
+    """A small table as people have them."""
+    return pd.read_csv(case_file(name), dtype={"zip": str})
 
 
 @pytest.fixture(scope="session")
@@ -161,6 +183,19 @@ def engine(request: pytest.FixtureRequest) -> str:
 )
 def sampling_engine(request: pytest.FixtureRequest) -> str:
     """The embedded engine, at night each in turn, for statistics of long runs."""
+    return _engine(request)
+
+
+@pytest.fixture(
+    params=[
+        "embedded",
+        pytest.param(
+            "cmdstan", marks=pytest.mark.nightly("a minute's compilation of a program of few users")
+        ),
+    ]
+)
+def density_engine(request: pytest.FixtureRequest) -> str:
+    """The same for the log density of a program that is compiled for it alone."""
     return _engine(request)
 
 

@@ -24,7 +24,7 @@ from test_reading import BAD_JOBS, JOB
 from dsstan.cli.command_line import synthesise
 from dsstan.cli.job import read_job
 from dsstan.core.errors import DsstanError
-from dsstan.table.formula import parse
+from dsstan.table.formulas.formula import parse
 from dsstan.table.problem import prepare
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.linalg import qr
+from scipy.special import expit
 
+from dsstan.analysis.utility import parsed_for
 from dsstan.copies.result import Synthesis, require_one_column
-from dsstan.core.errors import DsstanWarning, InputError
-from dsstan.table.formula import build_design, parse
-
-Floats = NDArray[np.float64]
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import DsstanWarning, InputError, check_count
+from dsstan.table.formulas.formula import build_design
 
 SIGNIFICANCE = 0.05
 """Size of either test behind the reading."""
@@ -42,7 +42,7 @@ class Pmse:
     ratio
         value / null. Above 1: the original differs from the copies by more than
         they from one another, which is poor utility. Near 1, or between 1/2 and 1
-        where the model's own parameters are uncertain: right. **It can hardly fall
+        where the model's own parameters are uncertain: right. **It can barely fall
         below (L - 1) / (2 L)**, whatever the copies, so it can't warn of copies too
         near the original; 0 means that copies and original are the same. ``inf``
         where the copies are the same and the original is another.
@@ -135,12 +135,7 @@ def pmse(release: Synthesis, formula: str | None = None, *, degree: int = 2) -> 
     """
     problem = release.problem
     require_one_column(release)
-    parsed = parse(formula or problem.formula)
-    if parsed.response != problem.response:
-        raise InputError(
-            f"the copies replace {problem.response!r}; the formula's response is "
-            f"{parsed.response!r}, which is unchanged in every copy"
-        )
+    parsed = parsed_for(problem, formula)
     design = build_design(parsed, problem.table)
     copies = np.stack([parsed.transform.forward(values) for values in release.values])
     return pmse_of(design.y, copies, design.X, problem.sites, degree=degree)
@@ -177,8 +172,7 @@ def pmse_of(original: Floats, copies: Floats, X: Floats, sites: Floats, *, degre
         )
     if not (np.all(np.isfinite(original)) and np.all(np.isfinite(copies))):
         raise InputError("original and copies must be finite")
-    if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or degree < 0:
-        raise InputError("degree must be a whole number of at least 0")
+    degree = check_count("degree", degree, 0)
     if count == 2:
         warnings.warn(
             "two copies make one pair: the null of the pMSE rests on it alone; release more",
@@ -275,7 +269,7 @@ def fitted_propensity(D: Floats, target: Floats) -> Floats:
     sign = 2.0 * target - 1.0
     loss = float(len(target) * np.log(2.0))
     for _ in range(_STEPS):
-        p = _logistic(q @ coef)
+        p = expit(q @ coef)
         weight = p * (1.0 - p)
         score = q.T @ (target - p)
         step = np.linalg.lstsq((q.T * weight) @ q, score, rcond=1e-12)[0]
@@ -292,12 +286,7 @@ def fitted_propensity(D: Floats, target: Floats) -> Floats:
         loss = proposed
         if done:
             break
-    return _logistic(q @ coef)
-
-
-def _logistic(eta: Floats) -> Floats:
-    """1 / (1 + exp(-eta))."""
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * eta)))
+    return np.asarray(expit(q @ coef))
 
 
 def _fixed_columns(X: Floats, sites: Floats, degree: int) -> Floats:

@@ -6,7 +6,6 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
@@ -14,14 +13,14 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from dsstan.analysis.utility import ols
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.covariance.approximations import EXACT_LIMIT, Vecchia
 from dsstan.covariance.correlation import decay_bounds
-from dsstan.covariance.likelihood_surface import Surface, best_at, build_surface, coefficients_at
+from dsstan.covariance.likelihood_surface import Surface, build_surface
+from dsstan.covariance.surface_statistics import best_at, coefficients_at
 from dsstan.covariance.vecchia.neighbours import Neighbours
 from dsstan.table.coordinates import largest_distance
-
-Floats = NDArray[np.float64]
 
 R_BOUNDS = (1e-4, 1e4)
 _PAIRS = 10_000_000

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar, nnls
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.covariance.correlation import correlation
-
-Floats = NDArray[np.float64]
 
 _AT_ONCE = 4096
 """Records whose neighbours are looked for at a time."""
@@ -63,7 +61,9 @@ def fit_variogram(
     phi_bounds: tuple[float, float],
     cov_model: str = "exponential",
 ) -> tuple[float, float, float]:
-    """Curve tau_sq + sigma_sq (1 - correlation at h) through a variogram, by least squares.
+    """sigma_sq, tau_sq, phi of a curve through a variogram, by least squares.
+
+    The curve is tau_sq + sigma_sq (1 - correlation at h).
 
     Weights are the numbers of pairs; neither variance is negative.
 
@@ -75,11 +75,6 @@ def fit_variogram(
         Range of the decay.
     cov_model
         Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`.
-
-    Returns
-    -------
-    tuple
-        sigma_sq, tau_sq, phi.
     """
     root = np.sqrt(np.asarray(pairs, dtype=np.float64))
 
@@ -101,7 +96,9 @@ def fit_variogram(
 
 
 def spatial_weights(sites: Floats, neighbours: int | None = None) -> Floats:
-    """Row-standardised weights, of the k nearest records or by inverse distance.
+    """Row-standardised weights (N, N), of the k nearest records or by inverse distance.
+
+    Zero on the diagonal, each row of sum 1.
 
     Parameters
     ----------
@@ -110,11 +107,6 @@ def spatial_weights(sites: Floats, neighbours: int | None = None) -> Floats:
     neighbours
         k; records tied at the k-th distance share what is left, so that the
         order of the rows doesn't matter. None for inverse distance.
-
-    Returns
-    -------
-    ndarray
-        Shape (N, N), zero on the diagonal, each row of sum 1.
 
     Raises
     ------

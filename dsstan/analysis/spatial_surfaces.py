@@ -6,26 +6,19 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
 from dsstan.analysis.spatial_estimators import _maximise, gls, near_for
-from dsstan.analysis.spatial_utility import (
-    SpatialComparison,
-    _covariance,
-    _Data,
-    _data,
-    check_variances,
-)
+from dsstan.analysis.spatial_regression import _covariance, check_variances
+from dsstan.analysis.spatial_utility import SpatialComparison, _Data, _data
 from dsstan.copies.result import Synthesis
+from dsstan.core.arrays import Floats
 from dsstan.covariance.correlation import correlation
 from dsstan.models.effect_map import grid
 from dsstan.models.result import Fit
 
 __all__ = ["compare_surfaces", "predicted_surface", "surface_correlation", "surface_predictor"]
-
-Floats = NDArray[np.float64]
 
 
 def compare_surfaces(

@@ -8,22 +8,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from dsstan.analysis.overlap import interval_overlap
 from dsstan.copies.result import Synthesis
+from dsstan.core.arrays import Floats, Indices
+from dsstan.core.display import Card, Part, Shown
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.models.result import Fit
 from dsstan.risk.disclosure import sides
-from dsstan.table.formula import build_design, parse
-
-Floats = NDArray[np.float64]
+from dsstan.table.formulas.formula import Design, ParsedFormula, build_design, parse
+from dsstan.table.problem import Problem
 
 LEVEL = 0.95
 
 
-@dataclass(frozen=True, eq=False)
-class Pooled:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pooled(Shown):
     """Estimates combined over L copies (Reiter 2003).
 
     Attributes
@@ -41,6 +43,28 @@ class Pooled:
     df: Floats
     low: Floats
     high: Floats
+
+    def _line(self) -> str:
+        return f"Pooled: {self.estimate.size} estimates, combined over copies"
+
+    def _card(self) -> Card:
+        columns = {
+            "estimate": self.estimate,
+            "se": np.sqrt(self.variance),
+            "df": self.df,
+            "low": self.low,
+            "high": self.high,
+        }
+        return Card(blocks=(Part(pd.DataFrame(columns)),))
+
+
+def check_two(copies: int) -> None:
+    """Refuse a single copy."""
+    if copies < 2:
+        raise InputError(
+            "the combining rule needs at least two copies: from one, the variance between "
+            "copies can't be estimated"
+        )
 
 
 def combine(
@@ -90,11 +114,7 @@ def combine(
             f"estimates and variances need one shape (copies, terms); got {q.shape}, {u.shape}"
         )
     copies = len(q)
-    if copies < 2:
-        raise InputError(
-            "the combining rule needs at least two copies: from one, the variance between "
-            "copies can't be estimated"
-        )
+    check_two(copies)
     if not (np.all(np.isfinite(q)) and np.all(np.isfinite(u)) and np.all(u >= 0)):
         raise InputError("estimates must be finite, and variances finite and not negative")
     if not 0 < level < 1:
@@ -119,14 +139,11 @@ def combine(
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
 
 
-def rows_by_imputation(imputation: ArrayLike, copies: int) -> NDArray[np.intp]:
+def rows_by_imputation(imputation: ArrayLike, copies: int) -> Indices:
     """Rows of the copies of each imputation, shape (M, R).
 
-    Raises
-    ------
-    InputError
-        If there is not one number a copy, or not two imputations at least with as many copies
-        each, two at least.
+    Raises InputError if there is not one number a copy, or not two imputations at least with as
+    many copies each, two at least.
     """
     labels = np.asarray(imputation)
     counts = np.unique(labels, return_counts=True)[1]
@@ -136,7 +153,7 @@ def rows_by_imputation(imputation: ArrayLike, copies: int) -> NDArray[np.intp]:
             "imputation needs one number a copy, of two imputations at least with as many copies "
             f"each, two at least; got shape {labels.shape} for {copies} copies"
         )
-    order: NDArray[np.intp] = np.argsort(labels, kind="stable")
+    order: Indices = np.argsort(labels, kind="stable")
     return order.reshape(len(counts), -1)
 
 
@@ -200,8 +217,8 @@ def least_squares_of_copies(X: Floats, copies: Iterable[Floats], *, level: float
     return combine(np.stack(coefs), np.stack(variances), level=level)
 
 
-@dataclass(frozen=True, eq=False)
-class Utility:
+@dataclass(frozen=True, eq=False, repr=False)
+class Utility(Shown):
     """A regression on the original and on the copies, side by side.
 
     Attributes
@@ -236,15 +253,17 @@ class Utility:
             )
         return row.iloc[0]
 
-    def __str__(self) -> str:
+    def _line(self) -> str:
+        return f"Least squares {self.formula}, {100 * self.level:.0f}% intervals"
+
+    def _card(self) -> Card:
         lines = {}
         for term in self.table["term"].unique():
             rows = self.table[self.table["term"] == term]
             lines[term] = {
                 r.source: f"{r.estimate:.4g} ({r.low:.4g}, {r.high:.4g})" for r in rows.itertuples()
             }
-        text = pd.DataFrame(lines).T.to_string()
-        return f"Least squares {self.formula}, {100 * self.level:.0f}% intervals\n{text}"
+        return Card(blocks=(Part(pd.DataFrame(lines).T),))
 
 
 def utility(
@@ -274,43 +293,76 @@ def utility(
     Raises
     ------
     InputError
-        If there is only one copy, or the formula's response is another.
+        If there is only one copy, the formula's response is another, or a synthetic covariate
+        leaves a term without an effect in a copy, such as a level that none of its records has.
     """
     problem = release.problem
-    formula = formula or problem.formula
-    parsed = parse(formula)
+    parsed = parsed_for(problem, formula)
+    design = build_design(parsed, problem.table, missing=problem.n_missing > 0)
+    there = problem.observed  # the original's estimates are those of the records that have one
+    found = least_squares(design.X[there], design.y[there], level=level)
+    rows = term_rows("original", design.terms, found)
+    for name, synthesis in sides(release, against).items():
+        copies = zip(
+            synthesis.designs(design), parsed.transform.forward(synthesis.values), strict=True
+        )
+        fitted = []
+        for number, (X, y) in enumerate(copies, 1):
+            _check_terms(X, design, f"copy {number}")
+            fitted.append(ols(X, y))
+        coefs, variances = zip(*fitted, strict=True)
+        pooled = combine(
+            np.stack(coefs), np.stack(variances), level=level, imputation=synthesis.imputation
+        )
+        rows += term_rows(name, design.terms, pooled)
+    return Utility(pd.DataFrame(rows), formula or problem.formula, level)
+
+
+def _check_terms(X: Floats, design: Design, where: str) -> None:
+    """Refuse the design of a copy from which a term cannot be estimated."""
+    if X is design.X or np.linalg.matrix_rank(X) == X.shape[1]:
+        return
+    empty = [term for term, column in zip(design.owners, X.T, strict=True) if not column.any()]
+    term = repr(empty[0]) if empty else "a term"
+    what = f"no record of {where} has one of its levels" if empty else f"{where} makes it collinear"
+    raise InputError(
+        f"the effect of {term} can't be estimated from every copy: {what}. Take a synthetic column "
+        "as a number, or merge its levels into a few that every copy has and analyse the tables "
+        "with dsstan.analysis.pooling.pool"
+    )
+
+
+def parsed_for(problem: Problem, formula: str | None) -> ParsedFormula:
+    """An analyst's formula, by default the problem's; refused where its response is another."""
+    parsed = parse(formula or problem.formula)
     if parsed.response != problem.response:
         raise InputError(
             f"the copies replace {problem.response!r}; the formula's response is "
             f"{parsed.response!r}, which is unchanged in every copy"
         )
-    design = build_design(parsed, problem.table, missing=problem.n_missing > 0)
-    there = problem.observed  # the original's estimates are those of the records that have one
-    found = least_squares(design.X[there], design.y[there], level=level)
-    rows = _rows("original", design.terms, found)
-    for name, synthesis in sides(release, against).items():
-        copies = zip(
-            synthesis.designs(design), parsed.transform.forward(synthesis.values), strict=True
-        )
-        coefs, variances = zip(*(ols(X, y) for X, y in copies), strict=True)
-        pooled = combine(
-            np.stack(coefs), np.stack(variances), level=level, imputation=synthesis.imputation
-        )
-        rows += _rows(name, design.terms, pooled)
-    return Utility(pd.DataFrame(rows), formula, level)
+    return parsed
 
 
-def _rows(source: str, terms: tuple[str, ...], pooled: Pooled) -> list[dict[str, object]]:
-    """One row a term."""
+def term_rows(
+    source: str,
+    terms: tuple[str, ...],
+    pooled: Pooled,
+    reference: tuple[Floats, Floats] | None = None,
+) -> list[dict[str, object]]:
+    """One row a term, with what an interval has in common with a reference, where there is one."""
+    columns = {
+        "estimate": pooled.estimate,
+        "se": np.sqrt(pooled.variance),
+        "df": pooled.df,
+        "low": pooled.low,
+        "high": pooled.high,
+    }
+    if reference is not None:
+        overlap = interval_overlap(reference, (pooled.low, pooled.high))
+        columns["overlap"] = overlap.raw
+        columns["overlap_truncated"] = overlap.truncated
+        columns["width_ratio"] = overlap.width_ratio
     return [
-        {
-            "source": source,
-            "term": term,
-            "estimate": float(pooled.estimate[j]),
-            "se": float(np.sqrt(pooled.variance[j])),
-            "df": float(pooled.df[j]),
-            "low": float(pooled.low[j]),
-            "high": float(pooled.high[j]),
-        }
+        {"source": source, "term": term, **{k: float(v[j]) for k, v in columns.items()}}
         for j, term in enumerate(terms)
     ]

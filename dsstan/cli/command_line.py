@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from dsstan._version import __version__
 from dsstan.cli.commands.compare import compare_command
 from dsstan.cli.commands.demo import demo_command
 from dsstan.cli.commands.init import init_command
 from dsstan.cli.commands.inspect import inspect_command
-from dsstan.cli.commands.steps import OF_A_STEP, chain_workdir, run_chain
+from dsstan.cli.commands.ledger import ledger_command
+from dsstan.cli.commands.publish import publish_command
+from dsstan.cli.commands.steps import OF_A_STEP, chain_folders, run_chain
 from dsstan.cli.commands.synthesise import synthesise
-from dsstan.cli.doctor import examine
+from dsstan.cli.doctor import MachineCheck, examine
 from dsstan.cli.exit_codes import run_command
 from dsstan.cli.job import arguments_of, parsed_job
-from dsstan.cli.options import AsJson, Run, among, takes, work_in
-from dsstan.cli.screens import out, say
+from dsstan.cli.options import AsJson, Run, among, ledger_in, takes, work_in
+from dsstan.cli.release_screen import WIDTH, ScreenLine, wrapped
+from dsstan.cli.screens import out, say, show_lines
 from dsstan.cli.session import LOG_LEVELS, SESSION, document, emit, set_log_level
 from dsstan.copies.options import option
 from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import ReleaseError
+from dsstan.core.spelling import COMMAND, JOB, options_typed_in
 from dsstan.core.workspace import Leftover, leftovers, remove
 
 EPILOG = (
     "Exit codes: 0 done; 1 another error; 2 wrong input; 3 a fit that must not reach synthesis; "
-    "4 a release that can't be written; 5 one that misses its floor; 130 interrupted; "
+    "4 a release that can't be written or published; 5 one that misses its floor (DISCLOSURE: "
+    "MISSED), or may not be published without a reason; 130 interrupted; "
     "129 and 143 ended by a signal."
 )
 
 FIRST, MORE = "A first release, in this order", "More"
 
 app = typer.Typer(
-    help="Publish exact locations without publishing people: synthetic copies of a geocoded "
-    "table, with the risk and the use of them measured.",
+    help="Synthetic copies of a geocoded table, with what they reveal and what they are good for "
+    "measured.",
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=True,
@@ -55,6 +59,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def for_all(
+    context: typer.Context,
     debug: Annotated[
         bool,
         typer.Option("--debug", help="Show tracebacks, which may hold values; as DSSTAN_DEBUG=1."),
@@ -75,6 +80,7 @@ def for_all(
     ] = False,
 ) -> None:
     """Options that stand before the command."""
+    context.with_resource(options_typed_in(COMMAND))
     SESSION.debug = SESSION.debug or debug
     SESSION.quiet = quiet
     out.quiet = out.quiet or quiet
@@ -98,17 +104,28 @@ class JobFile:
 def run(file: JobFile, how: Run) -> None:
     """Make the release that a job file describes."""
     content = parsed_job(file.job)
+    with options_typed_in(JOB):
+        _run(content, file, how)
+
+
+def _run(content: Mapping[str, Any], file: JobFile, how: Run) -> None:
+    """Make the release that the content of a job file describes."""
     if "steps" in content:
-        work_in(chain_workdir(content, file.job))
+        workdir, ledger = chain_folders(content, file.job)
+        work_in(workdir)
+        ledger_in(ledger)
         run_chain(content, file.job, how)
         return
     of_a_step = dict.fromkeys((one.name for one in fields(StepModel)), OF_A_STEP)
     arguments = arguments_of(content, synthesise, file.job, of_a_step)
     work_in(arguments["workdir"])
+    ledger_in(arguments["ledger"])
     synthesise(**arguments, dry_run=how.dry_run, as_json=how.as_json, verbose=how.verbose)
 
 
 app.command("inspect", rich_help_panel=FIRST)(inspect_command)
+app.command("publish", rich_help_panel=FIRST)(publish_command)
+app.command("ledger", rich_help_panel=FIRST)(ledger_command)
 app.command("synthesise", rich_help_panel=MORE)(synthesise)
 app.command("compare", rich_help_panel=MORE)(compare_command)
 app.command("demo", rich_help_panel=MORE)(demo_command)
@@ -137,24 +154,30 @@ def doctor(
         emit(document("doctor", confidential=False, findings=there, **{key: lost}))
     if clean:
         return
-    table = Table("", "what", "found or how to get it", "needed for", box=None)
     for finding in findings:
-        mark = "[green]there[/]" if finding.there else "[yellow]missing[/]"
-        table.add_row(mark, finding.what, escape(finding.detail), finding.needed_for)
-    out.print(table)
+        say_finding(finding)
     if found:
         say(f"{len(found)} folders of killed runs are left; dsstan doctor --clean removes them:")
         for leftover in found:
             say(f"  {leftover.folder} (run {leftover.pid}, {leftover.age / 3600:.1f} hours ago)")
 
 
+def say_finding(finding: MachineCheck) -> None:
+    """One thing looked for; where it is missing, what it is needed for and how to get it."""
+    mark, colour = ("there", None) if finding.there else ("missing", "yellow")
+    texts = [finding.detail] if finding.there else [f"for {finding.needed_for}", finding.detail]
+    first = f"{mark:<9}{finding.what:<20}"
+    if len(first + texts[0]) > WIDTH:
+        texts = ["", *texts]
+    show_lines([ScreenLine(first + texts[0], colour)])
+    for text in texts[1:]:
+        show_lines(wrapped(" " * 9 + text, colour, indent=9))
+
+
 def clean_up(found: list[Leftover]) -> None:
     """Remove leftovers and say which.
 
-    Raises
-    ------
-    ReleaseError
-        If one can't be removed.
+    Raises ReleaseError if one can't be removed.
     """
     for leftover in found:
         try:

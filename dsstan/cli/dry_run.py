@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,31 +13,48 @@ from typing import Any
 
 import numpy as np
 
-from dsstan.cli.rehearsal import Estimate, estimate_comparison, estimate_release, rehearse
+from dsstan.cli.rehearsal import (
+    Estimate,
+    Rehearsal,
+    estimate_comparison,
+    estimate_release,
+    rehearse,
+)
+from dsstan.cli.release_screen import neighbour_in_words
 from dsstan.cli.screens import out, say
 from dsstan.cli.session import document, emit
 from dsstan.comparison.frontier import check_comparison
 from dsstan.comparison.scores import grid_of
 from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.protect import prepare_release
-from dsstan.copies.published import check_public
+from dsstan.copies.published import check_published, columns_going_out
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import DsstanError, DsstanWarning, InputError
 from dsstan.core.progress import phase
 from dsstan.covariance.approximations import choose_covariance
 from dsstan.covariance.protection import protection_of
-from dsstan.engines import get_engine
+from dsstan.engines import gaussian_engine, get_engine, slow_design
 from dsstan.models.arguments import check_cut, program_of
+from dsstan.models.checks.conditions import most_flagged
 from dsstan.models.priors import Priors
-from dsstan.models.weights import neighbour_distances
+from dsstan.models.weights import PAPER_CORRELATION, neighbour_distances, own_weights
+from dsstan.risk.floors import Floor
+from dsstan.risk.intruder.leave_one_out import leave_one_out
+from dsstan.table.column_roles import column_roles
 from dsstan.table.problem import Problem
 
-__all__ = ["METHOD", "Plan", "plan_comparison", "plan_release"]
-
 METHOD = (
-    "An estimate: short real runs of the sampler, and one surface node, copy and decomposition "
-    "of this table, timed on this machine and scaled. Other work on the machine adds to it, and "
-    "so do pages, pictures and the first compilation of a program under CmdStan."
+    "An estimate: posteriors drawn directly, some iterations of the sampler, and one surface node, "
+    "copy and decomposition of this table, timed on this machine and scaled. Other work on the "
+    "machine adds to it, and so do pages, pictures and the first compilation under CmdStan."
 )
+
+
+FARTHEST = 5
+"""Largest distances to a neighbour that are shown."""
+
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Shares of the records that would be flagged by the distances that are shown beside the rule."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,8 @@ class Plan:
     what: dict[str, Any]
     estimate: Estimate | None
     reason: str | None
+    warnings: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     def show(self, command: str, *, as_json: bool) -> None:
         """Print the plan, or write it as one JSON document."""
@@ -65,13 +84,27 @@ class Plan:
                         "method": METHOD,
                     },
                     no_estimate=self.reason,
+                    warnings=list(self.warnings),
+                    failures=list(self.failures),
                 )
             )
             return
-        say("All that can be checked before sampling is in order; nothing was written.")
+        if self.failures:
+            say("The run would fail its verdict; nothing was written.", "red")
+        elif self.warnings:
+            say("The run would warn; nothing was written.", "yellow")
+        else:
+            say("All that can be checked before sampling is in order; nothing was written.")
+        for line in (*self.failures, *self.warnings):
+            say(f"  {line}", "yellow")
         width = max(len(key) for key in self.what)
         for key, value in self.what.items():
-            if value is not None:
+            if isinstance(value, Mapping):
+                _show_columns(value)
+            elif key == "thresholds":
+                words = ", ".join(f"{one['threshold']:g} flags {one['flagged']}" for one in value)
+                say(f"  {'other thresholds':<{width}}  {words}, in {self.what['unit']}s")
+            elif value is not None and key not in ("programs", "unit"):  # for scripts
                 say(f"  {key.replace('_', ' '):<{width}}  {_words(value)}")
         if self.estimate is None:
             say(f"Time and memory can't be estimated: {self.reason}", "yellow")
@@ -82,10 +115,21 @@ class Plan:
         out.print(METHOD, style="dim")
 
 
+def _show_columns(columns: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print each column with its role as it is guessed, and whether it goes out."""
+    say("Columns, with what each looks like; those that stay go out if publish names them:")
+    width = max(map(len, columns))
+    for name, one in columns.items():
+        goes = "goes out" if one["published"] else "stays   "
+        if one["role"] == "response":
+            goes, one = "replaced", {"role": "response: synthetic values go out in its place"}
+        say(f"  {name:<{width}}  {goes}  {one['role']}")
+
+
 def _words(value: Any) -> str:
     """A value of the plan for a reader."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
+        return ", ".join(map(_words, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -97,22 +141,12 @@ def _time(seconds: float) -> str:
 
 
 def plan_release(
-    table: Any, formula: str, options: ReleaseOptions, *, floor: float | None, target: Path
+    table: Any, formula: str, options: ReleaseOptions, *, floor: Floor | None, target: Path
 ) -> Plan:
     """Check what :func:`dsstan.protect` would, and say what a release would be.
 
-    Parameters
-    ----------
-    table, formula, options
-        As :func:`dsstan.copies.protect.make_release` takes them.
-    floor, target
-        As asked for; checked by the caller.
-
-    Raises
-    ------
-    DsstanError
-        The same as the run itself would raise before it samples, and for columns that reveal the
-        response.
+    ``floor`` and ``target`` are checked by the caller. Raises what the run itself would before it
+    samples, and DsstanError for columns that reveal the response.
     """
     begin = time.perf_counter()
     problem = prepare_release(table, formula, options)
@@ -122,26 +156,71 @@ def plan_release(
         raise InputError(
             f"{options.copies} copies need as many posterior draws; there will be {most}"
         )
-    flagged = _flagged(problem, options)
+    going = columns_going_out(problem)
+    check_published([problem], going)
+    nearest = neighbour_distances(problem, neighbour=options.neighbour, by_site=options.by_site)
     what = _model(problem, options) | {
         "protection": options.protection,
         "gamma": options.gamma if math.isfinite(options.gamma) else "infinity",
-        "flagged": flagged,
+        "rule": _rule(problem, options),
+        "flagged": _flagged(problem, options, nearest),
+        "largest_distances": [float(f"{d:.4g}") for d in np.sort(nearest)[::-1][:FARTHEST]],
+        "unit": problem.unit,
+        "thresholds": _thresholds(nearest),
         "copies": options.copies,
-        "floor": floor,
+        "floor": None if floor is None else floor.as_given,
         "folder": str(target),
     }
+    if floor is not None:
+        of = problem.original(), problem.transform, problem.response
+        what["floor_meaning"] = floor.meaning(*of)
+    what["columns"] = _columns(problem, going)
     if problem.n_missing:
         what["missing"] = problem.n_missing
         return Plan(what, None, "each completed table is fitted anew, which no rehearsal measures")
+    slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms)
+    if slow is not None:
+        return Plan(what, None, slow)
     try:
         with _rehearsal():
             rehearsed = rehearse(problem, options)
-            estimate, release = estimate_release(rehearsed, options.copies, seconds)
+            estimate = estimate_release(rehearsed, options.copies, seconds)
     except DsstanError as error:
         return Plan(what, None, str(error))
-    check_public(release)
-    return Plan(what, estimate, None)
+    # The direct engine's draws of the whole table are the posterior that the run will find; of a
+    # part they say how far the effect reaches.
+    what["flagged"] = rehearsed.weights.n_flagged
+    return Plan(what, estimate, None, *_foreseen(rehearsed, floor))
+
+
+def _foreseen(rehearsed: Rehearsal, floor: Floor | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the verdicts of the run will warn of, and what will fail them."""
+    weights, problem = rehearsed.weights, rehearsed.model.problem
+    found = [most_flagged(weights.n_flagged, problem.n_records, chosen=False)]
+    if rehearsed.whole:
+        for fitted in (rehearsed.part.free, rehearsed.part.kept):
+            found += [*fitted.verdict.failures, *fitted.verdict.warnings]
+    said = {check.condition: check for check in found}.values()
+    warned = [str(check) for check in said if check.severity == "warning"]
+    if floor is not None and rehearsed.whole:
+        alone = leave_one_out(rehearsed.part.free).sd
+        hopeless = int(np.sum(alone < floor.least_sd(problem)))
+        if hopeless:
+            warned.append(
+                f"about {hopeless} of {problem.n_records} records are known better than the floor "
+                f"{floor} without any copy, from the others: no release keeps it for them"
+            )
+    if weights.n_flagged == 0:
+        warned.append(
+            "no record is flagged, so nothing is smoothed: "
+            + (
+                "all weights are 0"
+                if weights.rule == "own"
+                else f"the largest distance to a neighbour is {weights.nearest.max():.4g} "
+                f"{problem.unit}s, the rule asks for {weights.threshold:.4g}"
+            )
+        )
+    return tuple(warned), tuple(str(check) for check in said if check.severity == "failure")
 
 
 def plan_comparison(
@@ -149,15 +228,8 @@ def plan_comparison(
 ) -> Plan:
     """Check what :func:`dsstan.compare` would, and say what the grid would be.
 
-    Parameters
-    ----------
-    table, formula, options
-        The table, and how it is prepared and fitted.
-    grid
-        ``distances``, ``correlations``, ``continuous``, ``gammas``, ``protections``, ``copies``,
-        ``workers``.
-    folder
-        Where the comparison would be kept.
+    ``grid`` holds its ``distances``, ``correlations``, ``continuous``, ``gammas``, ``protections``,
+    ``copies`` and ``workers``; in ``folder`` the comparison would be kept.
     """
     names = ("distances", "correlations", "continuous", "gammas", "protections")
     cells = grid_of(*(grid[name] for name in names))
@@ -196,12 +268,50 @@ def _rehearsal() -> Iterator[None]:
         yield
 
 
-def _flagged(problem: Problem, options: ReleaseOptions) -> int | None:
-    """How many records the rule flags, where a distance decides; else the fit must come first."""
-    nearest = neighbour_distances(problem, neighbour=options.neighbour)
-    if options.threshold is None:
+def _columns(problem: Problem, going: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Each column of the table with its role as it is guessed, and whether it goes out."""
+    return {
+        role.name: {"published": role.name in going, "role": role.role, "reason": role.reason}
+        for role in column_roles(problem)
+    }
+
+
+def _rule(problem: Problem, options: ReleaseOptions) -> str:
+    """The rule that flags, in words."""
+    if options.weights is not None:
+        return f"the weights of column {options.weights!r}"
+    which = neighbour_in_words(options.neighbour, by_site=options.by_site)
+    if options.threshold is not None:
+        return f"no {which} within {options.threshold:g} {problem.unit}s"
+    correlation = options.correlation or PAPER_CORRELATION
+    return (
+        f"correlation with {which} at most {correlation:g}; the fit says who is flagged, "
+        "about as many as here"
+    )
+
+
+def _thresholds(nearest: Floats) -> list[dict[str, Any]]:
+    """Distances that flag some shares of the records, each with how many."""
+    longest = np.sort(nearest)[::-1]
+    at = [longest[max(0, round(share * longest.size) - 1)] for share in SHARES]
+    chosen = sorted({_two_digits_down(distance) for distance in at if distance > 0}, reverse=True)
+    return [{"threshold": M, "flagged": int(np.sum(nearest >= M))} for M in chosen]
+
+
+def _two_digits_down(value: float) -> float:
+    """The value cut after its second digit."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.floor(value / unit) * unit:.2g}")
+
+
+def _flagged(problem: Problem, options: ReleaseOptions, nearest: Floats) -> int | None:
+    """How many records are flagged, where a distance or weights decide; else a fit does."""
+    if options.weights is not None:
+        flagged = own_weights(problem, options.weights).flagged
+    elif options.threshold is not None:
+        flagged = nearest >= options.threshold
+    else:
         return None
-    flagged = nearest >= options.threshold
     if protection_of(options.protection).flagged_leave:
         check_cut(problem.X[~flagged], int(np.sum(~flagged)), problem)
     return int(np.sum(flagged))
@@ -209,7 +319,8 @@ def _flagged(problem: Problem, options: ReleaseOptions) -> int | None:
 
 def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
     """What the table is to the model, and what fits it."""
-    engine = get_engine(options.engine)
+    program = program_of(problem, options.program or "auto", restricted=False)
+    engine = gaussian_engine(options.engine, program, problem.n_terms)
     there = problem.observed
     (options.priors or Priors()).resolve(
         problem.y[there], problem.X[there], problem.d_max, cov_model=options.cov_model
@@ -219,7 +330,7 @@ def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
         "records": problem.n_records,
         "sites": problem.n_sites,
         "terms": list(problem.terms),
-        "distance": f"{problem.distance}, in {problem.unit}",
+        "distance": f"{problem.distance}, in {problem.unit}s",
         "cov_model": options.cov_model,
         "engine": engine.name,
         "covariance": choose_covariance(options.covariance, int(there.sum())).name,

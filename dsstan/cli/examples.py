@@ -24,9 +24,11 @@ from dsstan.release.pictures.plots import (
     plot_surfaces,
     save,
 )
-from dsstan.release.write import check_target, write_release
+from dsstan.release.whole_folder import check_target
+from dsstan.release.write import write_release
 from dsstan.risk.assessment import Assessment, assess
 from dsstan.risk.disclosure import Disclosure
+from dsstan.risk.floors import FloorLike
 from dsstan.table.datasets import (
     load_baltimore,
     load_san_francisco,
@@ -61,6 +63,9 @@ class Example:
     analysis: str
     absolute: float
 
+
+PUBLIC = "the table is public"
+"""Why an example may miss its floor."""
 
 EXAMPLES = {
     "simulated": Example(
@@ -113,13 +118,16 @@ def run_example(
     name: str,
     folder: str | os.PathLike[str],
     *,
-    copies: int = 100,
-    seed: int = 20180,
+    copies: int = 20,
+    seed: int | None = None,
+    floor: FloorLike = "10%",
     engine: str = "auto",
     pictures: bool = True,
     progress: bool | None = None,
 ) -> DemoResult:
     """Run one example from its table to a release with pictures.
+
+    Raises InputError if there is no example of that name.
 
     Parameters
     ----------
@@ -129,13 +137,11 @@ def run_example(
         Where the release goes; must not exist.
     copies, seed, engine, progress
         See :func:`dsstan.protect`.
+    floor
+        See :func:`dsstan.assess`. A release that misses it is written all the same: the tables are
+        public.
     pictures
         Draw the maps and histograms into the release's ``confidential/pictures``.
-
-    Raises
-    ------
-    InputError
-        If there is no example of that name.
     """
     if name not in EXAMPLES:
         raise InputError(f"there is no example {name!r}; choose from {', '.join(EXAMPLES)}")
@@ -149,15 +155,23 @@ def run_example(
         name=name,
         copies=copies,
         threshold=example.threshold,
+        publish=(),
         engine=engine,
         seed=seed,
         workers=os.cpu_count() or 1,
         progress=progress,
     )
-    found = assess(release, absolute=example.absolute, progress=progress)
+    found = assess(release, absolute=example.absolute, floor=floor, progress=progress)
     with phase("writing"):
         kept = utility(release, example.analysis)
-        target = write_release(release, folder, assessment=found, analysis=kept)
+        missed = found.verdict == "missed"
+        target = write_release(
+            *(release, folder),
+            assessment=found,
+            analysis=kept,
+            accept_below_floor=missed,
+            reason=PUBLIC if missed else None,
+        )
         place = target / "confidential" / "pictures"
         drawn = draw(release, found, kept, place) if pictures else ()
     return DemoResult(release, found, kept, target, drawn)

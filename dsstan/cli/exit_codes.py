@@ -13,11 +13,10 @@ from types import FrameType
 from typing import Any
 
 import typer
-from rich.markup import escape
 
 from dsstan.cli.options import TEMPORARIES
 from dsstan.cli.screens import out
-from dsstan.cli.session import SESSION, emit, err, logging_to_stderr
+from dsstan.cli.session import SESSION, as_text, emit, err, logging_to_stderr
 from dsstan.core.errors import (
     ConvergenceError,
     DisclosureError,
@@ -27,8 +26,7 @@ from dsstan.core.errors import (
     ReleaseError,
     SurfaceError,
 )
-
-__all__ = ["EXIT_CODES", "run_command"]
+from dsstan.release.publication.ledger import VARIABLE
 
 NAME = "dsstan"
 """What the command is called in its help and in completion, however it was started."""
@@ -65,7 +63,7 @@ def run_command(app: typer.Typer) -> None:
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _terminate)
-    before = os.environ.get("DSSTAN_WORKDIR")
+    before = {name: os.environ.get(name) for name in ("DSSTAN_WORKDIR", VARIABLE)}
     try:
         with ExitStack() as stack:
             stack.enter_context(logging_to_stderr())
@@ -74,8 +72,7 @@ def run_command(app: typer.Typer) -> None:
             stack.enter_context(TEMPORARIES)
             _call(app)
     except DsstanError as error:
-        code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
-        _fail(type(error).__name__, str(error), code)
+        _fail(type(error).__name__, str(error), exit_code_of(type(error)))
     except MemoryError as error:
         text = "the machine's memory does not suffice; nothing was published"
         _fail(type(error).__name__, text, EXIT_OTHER)
@@ -92,9 +89,15 @@ def run_command(app: typer.Typer) -> None:
         _fail(type(error).__name__, _unforeseen(error), EXIT_OTHER)
     finally:
         out.quiet = False
-        os.environ.pop("DSSTAN_WORKDIR", None)
-        if before is not None:
-            os.environ["DSSTAN_WORKDIR"] = before
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def exit_code_of(error: type[DsstanError]) -> int:
+    """The exit code of a class of errors."""
+    return next(code for kind, code in EXIT_CODES if issubclass(error, kind))
 
 
 def _call(app: typer.Typer) -> None:
@@ -115,11 +118,16 @@ def _fail(kind: str, text: str, code: int) -> None:
     """Say what went wrong on standard error, in JSON too where that was asked for, and end."""
     if SESSION.debug and sys.exc_info()[0] is not None:
         err.print("[yellow]warning:[/] the traceback may show values of your data", soft_wrap=True)
-        err.print(escape(traceback.format_exc()), soft_wrap=True, highlight=False)
-    err.print(f"[red]dsstan:[/] {escape(text)}", soft_wrap=True, highlight=False)
+        err.print(as_text(traceback.format_exc()), soft_wrap=True, highlight=False)
+    _tell(f"[red]dsstan:[/] {as_text(text)}")
     if SESSION.json:
         emit({"error": {"type": kind, "message": text, "exit_code": code}})
     sys.exit(code)
+
+
+def _tell(text: str) -> None:
+    """Text on standard error, broken between words in a terminal and nowhere else."""
+    err.print(text, soft_wrap=not err.is_terminal, highlight=False)
 
 
 def _interrupted() -> None:
@@ -160,5 +168,4 @@ def _show_warning(
 ) -> None:
     """Show the package's own warnings, without source lines, as far as the log shows warnings."""
     if issubclass(category, DsstanWarning) and SESSION.warns:
-        text = escape(str(message))
-        err.print(f"[yellow]warning:[/] {text}", soft_wrap=True, highlight=False)
+        _tell(f"[yellow]warning:[/] {as_text(message)}")

@@ -20,6 +20,7 @@ from dsstan.core.errors import InputError
 __all__ = ["arguments_of", "job_keys", "parsed_job", "read_job"]
 
 _LONGEST = 1_000_000
+_NUMBERS = "a list of numbers, such as [150000, 300000]"
 
 
 def job_keys(command: Callable[..., Any] | inspect.Signature) -> dict[str, inspect.Parameter]:
@@ -34,7 +35,7 @@ def job_keys(command: Callable[..., Any] | inspect.Signature) -> dict[str, inspe
 
 
 def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
-    """Arguments for a command, from a job file without steps.
+    """Arguments for a command, from a job file without steps; a key left out has its default.
 
     Parameters
     ----------
@@ -42,11 +43,6 @@ def read_job(path: Path, command: Callable[..., Any]) -> dict[str, Any]:
         The TOML file. Paths in it are taken from the folder it is in.
     command
         ``dsstan synthesise``, whose options are the keys there may be.
-
-    Returns
-    -------
-    dict
-        The value of every parameter that has a key; a key left out has its default.
 
     Raises
     ------
@@ -80,8 +76,9 @@ def arguments_of(
     arguments = {}
     for key, parameter in parameters.items():
         if key in content:
-            kind = typing.get_args(parameter.annotation)[0]
-            arguments[parameter.name] = _as(content[key], kind, key, path)
+            kind, *_, stated = typing.get_args(parameter.annotation)
+            free = stated.free_form and type(content[key]) in (int, float, str)
+            arguments[parameter.name] = content[key] if free else _as(content[key], kind, key, path)
         elif parameter.default is inspect.Parameter.empty:
             raise InputError(f"{path.name} lacks the key {key!r}, which a job needs")
         else:
@@ -99,7 +96,10 @@ def parsed_job(path: Path) -> Mapping[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         place = str(error).rpartition("(at ")[2].rstrip(")")
-        raise InputError(f"{path.name} is not TOML: look at {place or 'its syntax'}") from None
+        raise InputError(
+            f"{path.name} is not TOML: look at {place or 'its syntax'}. Text stands in quotes, and "
+            "a number has a decimal point: 0.5, not 0,5"
+        ) from None
     except InputError:
         raise
     except (OSError, ValueError, RecursionError) as error:
@@ -135,5 +135,6 @@ def _as(value: Any, hint: Any, key: str, path: Path) -> Any:
     words = {Path: "a path", float: "a number", int: "a whole number", str: "text"}
     kind = words.get(hint, "true or false")
     if typing.get_origin(hint) is list:
-        kind = "a list of numbers, such as [150000, 300000]"
+        text = typing.get_args(hint) == (str,)
+        kind = 'a list of columns, such as ["assessed"]' if text else _NUMBERS
     raise InputError(f"{key} in {path.name} must be {kind}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import typing
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields
 from functools import update_wrapper
@@ -25,12 +25,18 @@ from dsstan.core.progress import phase
 from dsstan.core.workspace import temporaries, work_parent
 from dsstan.covariance.approximations import covariance_of
 from dsstan.models.priors import Priors
+from dsstan.release.publication.ledger import VARIABLE, ledger_folder
 from dsstan.release.reading import needed_columns, read_table
 from dsstan.release.write import FORMATS, write_release
 from dsstan.risk.assessment import Assessment
+from dsstan.risk.floors import FloorLike
 from dsstan.table.cells import CSV_TEXT
+from dsstan.table.dialect import TAB, Dialect
 
 TEMPORARIES = ExitStack()
+
+DIALECT = tuple(one.name for one in fields(Dialect))
+"""The options that say how a text file is written."""
 
 Kind = TypeVar("Kind")
 
@@ -40,6 +46,13 @@ def work_in(folder: Path | None) -> Path | None:
     if folder is not None:
         os.environ["DSSTAN_WORKDIR"] = str(work_parent(folder))
     TEMPORARIES.enter_context(temporaries())
+    return folder
+
+
+def ledger_in(folder: Path | None) -> Path | None:
+    """Take the ledger of this command from a folder."""
+    if folder is not None:
+        os.environ[VARIABLE] = str(ledger_folder(folder))
     return folder
 
 
@@ -53,19 +66,54 @@ def among(*words: str) -> Callable[[str], list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """What a model is fitted to, and which."""
+class TableFile:
+    """A file with a table, and how it is written."""
 
     table: Path = option(
         ..., "CSV or Parquet file with the confidential table.", None, metavar="TABLE"
     )
+    sep: str | None = option(
+        None, "Sign between the cells of a CSV, by default a comma; tab for a tab.", MODEL
+    )
+    decimal: str | None = option(
+        None, "Decimal sign of a CSV: a point (the default) or a comma.", MODEL
+    )
+    thousands: str | None = option(
+        None, "Sign between thousands in numbers of a CSV; by default there is none.", MODEL
+    )
+    encoding: str | None = option(
+        None, "Encoding of a CSV, by default utf-8; such as latin-1 or cp1252.", MODEL
+    )
+    na: list[str] | None = option(
+        None, "Text that means a missing value, beside the empty cell; once for each.", MODEL
+    )
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """How a CSV is written; None where nothing was said."""
+        given = {name: getattr(self, name) for name in DIALECT}
+        stated = {name: value for name, value in given.items() if value is not None}
+        if self.sep in (TAB, "\\t"):
+            stated["sep"] = "\t"
+        return Dialect(**stated) if stated else None
+
+    def read_used(self, used: Collection[str] | None) -> pd.DataFrame:
+        """The table with the numbers of these columns."""
+        return read_table(self.table, used, dialect=self.dialect)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(TableFile):
+    """What a model is fitted to, and which."""
+
     formula: str = option(..., "Such as 'log(price) ~ scale(log(squarefeet))'.", MODEL)
 
-    def read(self, coords: tuple[str, str] | None) -> pd.DataFrame:
-        """The table with the numbers of the columns that the model needs."""
-        assert coords is not None  # no command goes without
+    def read(self, options: ReleaseOptions) -> pd.DataFrame:
+        """The table with the numbers of the columns that the release needs."""
+        assert options.coords is not None  # no command goes without
         with phase("reading"):
-            return read_table(self.table, needed_columns(self.formula, coords))
+            used = needed_columns(self.formula, options.coords)
+            return self.read_used(used.union(options.rule_columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +140,25 @@ class Writing:
     csv_text: str = option(
         *("refuse", "Text that a spreadsheet would run: refuse, quote or keep.", COPIES, CSV_TEXT)
     )
-    floor: float | None = option(
+    floor: FloorLike | None = option(
         None,
-        "Least sd to leave to an intruder about every record, modelled scale; a release "
-        "that leaves less is refused.",
+        "What to leave to an intruder about every record: 10% if nobody's value may be placed "
+        "within +/-10%, or a least sd such as 0.05, modelled scale; a release that leaves less is "
+        "refused.",
+        COPIES,
+        typed=str | None,
+        free_form=True,
+    )
+    attribution: float | None = option(
+        None,
+        "Largest chance with which somebody who knows all other records may name a value exactly, "
+        "by default 0.5 where there is a floor; 1 allows any.",
         COPIES,
     )
-    accept_below_floor: bool = option(False, "Go on although the floor is missed.", COPIES)
+    accept_below_floor: bool = option(
+        False, "Write the release although the floor is missed; needs a reason.", COPIES
+    )
+    reason: str | None = option(None, "Why a missed floor is accepted; it is kept.", COPIES)
     no_report: bool = option(False, "Leave out report.html and factsheet.html.", COPIES)
 
     def write(self, release: Synthesis, assessment: Assessment | None = None) -> None:
@@ -111,6 +171,7 @@ class Writing:
             absolute=self.absolute,
             assessment=assessment,
             accept_below_floor=self.accept_below_floor,
+            reason=self.reason,
             report=not self.no_report,
         )
 
@@ -121,6 +182,9 @@ class Run:
 
     workdir: Path | None = option(
         None, "Where the private folder of temporary files is made; as DSSTAN_WORKDIR.", RUN
+    )
+    ledger: Path | None = option(
+        None, "Folder of the ledger of what was published; as DSSTAN_LEDGER.", RUN, metavar="DIR"
     )
     dry_run: bool = option(
         False, "Check everything, estimate time and memory, write nothing.", RUN, in_job=False
@@ -166,7 +230,7 @@ def _typed(name: str, kind: Any, what: Option) -> Any:
         metavar=what.metavar,
         rich_help_panel=what.group,
         autocompletion=among(*what.choices) if what.choices else None,
-        callback=work_in if name == "workdir" else None,
+        callback={"workdir": work_in, "ledger": ledger_in}.get(name),
     )
 
 
@@ -193,6 +257,7 @@ def built(kind: type[Kind], given: Mapping[str, Any], claimed: Container[str] = 
     if kind is ReleaseOptions:
         bounds = given.get("phi_bounds")
         values |= {
+            "publish": given.get("publish") or (),
             "name": given["table"].stem,
             "covariance": covariance_of(given.get("covariance", "auto"), given.get("neighbours")),
             "priors": None if bounds is None else Priors(phi_bounds=bounds),
@@ -235,5 +300,6 @@ def takes(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 AsJson = Annotated[bool, _alone(Run, "as_json")]
 Engine = Annotated[str, _alone(ReleaseOptions, "engine")]
+LedgerDir = Annotated[Path | None, _alone(Run, "ledger")]
 WorkDir = Annotated[Path | None, _alone(Run, "workdir")]
 """For commands that state their own options as Typer has them."""

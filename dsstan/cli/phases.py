@@ -13,8 +13,6 @@ from rich.text import Text
 from dsstan.cli.session import SESSION, err
 from dsstan.core.progress import Advance, watched_by
 
-__all__ = ["RELEASE_PHASES", "phases"]
-
 RELEASE_PHASES = (
     "reading",
     "unrestricted fit",
@@ -24,6 +22,9 @@ RELEASE_PHASES = (
     "writing",
 )
 """Of a release, in their order."""
+
+SEARCH_PHASES = (*RELEASE_PHASES[:2], "plans", *RELEASE_PHASES[2:])
+"""Of a release whose protection is searched for; the last but one come once for each setting."""
 
 _PHASE_OF = {"synthesis": "copies", "attack": "disclosure", "compare": "settings"}
 """Where a step is called otherwise than its phase."""

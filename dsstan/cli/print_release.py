@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dsstan.analysis.utility import utility
+from dsstan.analysis.marginals import marginals
+from dsstan.analysis.utility import Utility, utility
+from dsstan.cli.release_screen import (
+    column_lines,
+    ledger_used,
+    place_lines,
+    release_screen,
+    step_screen,
+    values_line,
+    verdict_screen,
+)
 from dsstan.cli.screens import (
     say,
+    say_wrapped,
     show_attacker,
     show_estimates,
     show_fits,
+    show_head,
+    show_lines,
     show_shares,
-    show_short,
-    show_verdict,
 )
 from dsstan.cli.session import document, emit
-from dsstan.copies.published import public_columns, synthetic
+from dsstan.copies.published import as_collected
 from dsstan.copies.result import Synthesis
-from dsstan.risk.assessment import Assessment
-from dsstan.risk.disclosure import Disclosure, disclosure
-
-MOST_COLUMNS = 55
-"""Characters of column names in the short summary; the whole list is in ``--verbose``."""
+from dsstan.release.verdicts import NAMED, unmet
+from dsstan.risk.assessment import Assessment, unassessed
 
 
 def summary_of(target: Path) -> Any:
@@ -33,60 +42,114 @@ def summary_of(target: Path) -> Any:
 
 def print_release(
     release: Synthesis,
-    found: Assessment | Disclosure,
+    found: Assessment,
     target: Path,
     *,
     report: bool,
     as_json: bool,
     verbose: bool,
+    searched: Sequence[str] = (),
 ) -> None:
     """Print one screen, or with ``verbose`` everything, or one JSON document."""
-    same = _as_collected(release)
-    page = target / "confidential" / "report.html"
+    page = target / "confidential" / "report.html" if report else None
     if as_json:
-        _emit(release, target, page if report else None, same)
+        _emit(release, target, page)
         return
-    _print_column(release, found, verbose=verbose)
-    _print_places(same, target, page if report else None, whole=verbose)
+    accepted = summary_of(target)["accepted_below_floor"]
+    estimates = utility(release) if release.copies > 1 else None
+    if not verbose:
+        show_lines(
+            release_screen(
+                *(release, found, estimates),
+                accepted=accepted,
+                searched=searched,
+                target=target,
+                page=page,
+            )
+        )
+        return
+    _print_all(release, found, estimates, accepted, searched)
+    _print_end(release, found, target, page)
+
+
+def print_refused(
+    release: Synthesis,
+    found: Assessment,
+    searched: Sequence[str] = (),
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Print the same for a release that misses its floor, which was not written; no document."""
+    if as_json:
+        return
+    estimates = utility(release) if release.copies > 1 else None
+    if verbose:
+        _print_all(release, found, estimates, None, searched)
+    else:
+        show_lines(release_screen(release, found, estimates, searched=searched))
 
 
 def print_steps(
     release: Synthesis, target: Path, *, report: bool, as_json: bool, verbose: bool
 ) -> None:
     """Print the same for a release with several synthetic columns, column by column."""
-    same = _as_collected(release)
-    page = target / "confidential" / "report.html"
+    page = target / "confidential" / "report.html" if report else None
     if as_json:
-        _emit(release, target, page if report else None, same)
+        _emit(release, target, page)
         return
+    whole = unassessed(release)
+    show_lines(verdict_screen(release, whole))
+    if len(unmet(release)) > NAMED:
+        say_wrapped(f"Conditions not met: {', '.join(unmet(release))}", "yellow")
     for number, step in enumerate(release.steps, 1):
         say(f"Step {number}, {step.problem.response}: {step.problem.formula}", "bold")
-        _print_column(step, disclosure(step), verbose=verbose)
-    _print_places(same, target, page if report else None, whole=verbose)
+        found, estimates = unassessed(step), utility(step) if step.copies > 1 else None
+        if verbose:
+            _print_measures(step, found, estimates)
+        else:
+            show_lines(step_screen(step, found, estimates))
+    _print_end(release, whole, target, page, verbose=verbose)
 
 
-def _print_column(release: Synthesis, found: Assessment | Disclosure, *, verbose: bool) -> None:
-    """Print what was measured of one synthetic column."""
-    estimates = utility(release) if release.copies > 1 else None
-    if not verbose:
-        show_short(release, found, estimates)
-        return
-    show_verdict(release)
+def _print_all(
+    release: Synthesis,
+    found: Assessment,
+    estimates: Utility | None,
+    accepted: str | None,
+    searched: Sequence[str],
+) -> None:
+    """Print everything but the columns and what to do next."""
+    show_head(release, found, accepted)
+    for sentence in searched:
+        say_wrapped(sentence)
+    _print_measures(release, found, estimates)
+
+
+def _print_measures(release: Synthesis, found: Assessment, estimates: Utility | None) -> None:
+    """Print all that was measured of one synthetic column."""
     show_fits(release)
-    show_shares(found.shares if isinstance(found, Assessment) else found)
-    if isinstance(found, Assessment):
+    if found.after is not None:
         show_attacker(found)
+    show_shares(found.shares)
     if estimates is not None:
         show_estimates(estimates)
+    say(values_line(release))
+    for check in marginals(release).checks:
+        if check.severity != "ok":
+            say(str(check), "yellow")
 
 
-def _as_collected(release: Synthesis) -> list[str]:
-    """Columns that are published as they are."""
-    made = synthetic(release)
-    return [str(name) for name in public_columns(release) if name not in made]
+def _print_end(
+    release: Synthesis, found: Assessment, target: Path, page: Path | None, *, verbose: bool = True
+) -> None:
+    """Print which columns leave with the copies, which stay, and what to do next."""
+    for text in [*column_lines(release, whole=verbose), ledger_used(found, target)]:
+        say(text)
+    show_lines(place_lines(release, found, target, page))
 
 
-def _emit(release: Synthesis, target: Path, page: Path | None, same: list[str]) -> None:
+def _emit(release: Synthesis, target: Path, page: Path | None) -> None:
     """Print the release as one JSON document."""
     paths = {
         "release": target,
@@ -100,19 +163,7 @@ def _emit(release: Synthesis, target: Path, page: Path | None, same: list[str]) 
             confidential=True,
             dry_run=False,
             paths=paths,
-            published_as_collected=same,
+            published_as_collected=as_collected(release),
             summary=summary_of(target),
         )
     )
-
-
-def _print_places(same: list[str], target: Path, page: Path | None, *, whole: bool) -> None:
-    """Print where the parts of the release are."""
-    listed = ", ".join(same)
-    if not whole and len(listed) > MOST_COLUMNS:
-        listed = f"{listed[:MOST_COLUMNS].rpartition(', ')[0]}, ... ({len(same)} columns)"
-    say(f"Published as collected: {listed}")
-    say(f"Copies to publish: {target / 'public'}")
-    say(f"Keep to yourself:  {target / 'confidential'}")
-    if page is not None:
-        say(f"Read first:        {page}")

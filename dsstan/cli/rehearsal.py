@@ -1,9 +1,10 @@
-"""How long a run will take and how much memory it needs: measured on short real pieces of it.
+"""How long a run will take and how much memory it needs: measured on real pieces of it.
 
-Up to :data:`SMALL` records the rehearsal has all of the table, else as many of its records. What
-grows with the cube of N (a node of the surface, a copy, a decomposition of the attack) is then
-measured once at full N, and the rest is scaled by it. The sampler runs the real program with the
-real number of chains for few iterations; its cost does not depend on N beyond the surface.
+Up to :data:`SMALL` records the rehearsal has all of the table, else as many of its records. The
+direct engine draws from their posterior, so what it finds of them, the run will find. What grows
+with the cube of N (a node of the surface, a copy, a decomposition of the attack) is then measured
+once at full N, and the rest is scaled by it. Iterations of the sampler do not depend on N: they are
+timed on a few records.
 """
 
 from __future__ import annotations
@@ -14,56 +15,58 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from dsstan.analysis.utility import utility
 from dsstan.comparison.scores import measure
 from dsstan.copies.options import ReleaseOptions
-from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
+from dsstan.core.arrays import Indices
 from dsstan.core.chebyshev import chebyshev_nodes, log_position_inv
 from dsstan.core.errors import DsstanWarning
 from dsstan.covariance.approximations import choose_covariance
+from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.eigenbasis import FreeSurface
-from dsstan.covariance.likelihood_surface import (
-    HELD_OUT_PHI,
-    first_nodes,
-    node_statistics,
-    rotate,
-    smoothed_correlation,
-)
+from dsstan.covariance.likelihood_surface import HELD_OUT_PHI
+from dsstan.covariance.surface_statistics import node_statistics, rotate, smoothed_correlation
 from dsstan.models.arguments import diagonal
 from dsstan.models.fit import fit
-from dsstan.models.posterior import parameters_at
+from dsstan.models.posterior import centre_of, parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights
 from dsstan.risk.assessment import assess
 from dsstan.risk.disclosure import disclosure
+from dsstan.risk.intruder.exact import WORST
+from dsstan.risk.intruder.variance_grid import integrable
 from dsstan.table.problem import Problem
-
-__all__ = ["SMALL", "Estimate", "Rehearsal", "rehearse"]
 
 SMALL = 300
 """Most records that are rehearsed as they are."""
 
-SMALL_OF_MANY = 4000
+SMALL_OF_MANY = 2000
 """Most records that are rehearsed of a table whose covariance is approximated."""
 
+TINY = 60
+"""Records on which the sampler is timed."""
+
 SHORT, LONG = (10, 10), (100, 50)
-"""Warm-up and kept iterations of the two short runs, whose difference is that of iterations."""
+"""Warm-up and kept iterations of two short runs, whose difference is that of iterations."""
 
 CHECKS = HELD_OUT_PHI + 1
 """Values of phi at which the surface is checked, as costly as nodes; and one for the held phi."""
 
 FEW = 4
 """Copies drawn to separate the cost of each copy from the cost that occurs once."""
+
+FEW_EXACT = 2
+"""Records integrated exactly for the cost of each."""
 
 
 @dataclass(frozen=True)
@@ -80,142 +83,193 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class Rehearsal:
-    """The pieces that ran: fits of few iterations, and the same as if of the whole table.
-
-    Attributes
-    ----------
-    free, kept
-        Of the records rehearsed.
-    whole
-        The restricted one with the whole table behind it, the unrestricted as its start.
-    free_seconds, kept_seconds
-        Wall time of a fit of the real length, expected.
-    """
+class Part:
+    """The posteriors of some records, drawn directly."""
 
     free: Fit
     kept: Fit
-    whole: Fit
-    free_seconds: float
-    kept_seconds: float
+
+    @property
+    def records(self) -> int:
+        """How many."""
+        return self.kept.problem.n_records
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """The pieces that ran: posteriors of some records, and the model of the whole table.
+
+    Attributes
+    ----------
+    part
+        The records rehearsed.
+    smaller
+        Fewer of them, of which what is linear in N is timed again; None where nothing is, or the
+        part is the table.
+    weights
+        Of the whole table, by the phi of the part.
+    model
+        The restricted model of the whole table, which has not been fitted.
+    sampler_seconds
+        Wall time of the sampler of one fit, expected.
+    """
+
+    part: Part
+    smaller: Part | None
+    weights: Weights
+    model: SpatialModel
+    sampler_seconds: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether the records rehearsed are all of the table."""
+        return self.part.kept.problem is self.model.problem
+
+    def of_table(self, seconds: Callable[[Part], float]) -> float:
+        """Seconds of a measure for the whole table: linear in N, or as a decomposition grows."""
+        if self.model.covariance.approximate:
+            return self.linear(seconds)
+        return seconds(self.part) * _decompositions_ratio(self)
+
+    def linear(self, seconds: Callable[[Part], float]) -> float:
+        """Seconds of what is linear in N, for the whole table."""
+        if self.smaller is None:
+            return seconds(self.part)
+        seconds(self.smaller)  # compiles, and fills what is kept
+        fewer, more = seconds(self.smaller), seconds(self.part)
+        each = max(0.0, more - fewer) / (self.part.records - self.smaller.records)
+        return more + each * (self.model.problem.n_records - self.part.records)
 
 
 def rehearse(problem: Problem, options: ReleaseOptions) -> Rehearsal:
-    """Run short fits of the prepared table and time them."""
+    """Draw from the posteriors of the prepared table or a part of it, and time the sampler."""
     large = choose_covariance(options.covariance, problem.n_records)
-    rows = _some_rows(problem, SMALL_OF_MANY if large.approximate else SMALL)
-    part = problem if rows.size == problem.n_records else _part(problem, rows)
-    iterations = options.sampler.warmup + options.samples
+    direct: dict[str, Any] = {**options.fitting, "progress": False, "seed": 0}
+    direct |= {"engine": "direct", "program": "surface", "covariance": large}
+    # Independent draws cost little: enough of them that no verdict hangs on their number.
+    direct |= {"chains": max(4, options.chains), "samples": max(1000, options.samples)}
+    protection: dict[str, Any] = {"gamma": options.gamma, "protection": options.protection}
 
-    def short(length: tuple[int, int], **more: Any) -> Fit:
-        sampler = {"warmup": length[0], "samples": length[1], "progress": False, "seed": 0}
-        return fit(part, covariance=large, **{**options.fitting, **sampler, **more})
-
-    brief = short(SHORT)
-    free = short(LONG)
-    whole = _of(problem, free)
-    weights = options.flag(whole)
-    kept = short(
-        LONG,
-        start=free,
-        weights=_rows_of(weights, rows),
-        gamma=options.gamma,
-        protection=options.protection,
-    )
-    each = max(0.0, free.seconds - brief.seconds) / (sum(LONG) - sum(SHORT))
-    fixed = max(0.0, brief.seconds - each * sum(SHORT))
-    # The restricted run starts as the unrestricted one does, but for its surface of one node.
-    if large.approximate:
-        # Everything before the sampler is linear in N, and the sampler does not know N.
-        more = problem.n_records / part.n_records
-        return Rehearsal(
-            free=free,
-            kept=kept,
-            whole=_whole(problem, kept, whole, weights),
-            free_seconds=fixed * more + each * iterations,
-            kept_seconds=max(0.0, kept.seconds - each * sum(LONG)) * more + each * iterations,
+    def drawn(rows: Indices) -> tuple[Part, Weights]:
+        whole = rows.size == problem.n_records
+        free = fit(problem if whole else _part(problem, rows), **direct)
+        weights = options.flag(free, problem)
+        kept = fit(
+            free.problem, start=free, weights=_rows_of(weights, rows), **protection, **direct
         )
-    nodes = free.nodes[0] + CHECKS - 1
-    surface = nodes * _node_seconds(part, free.nodes[1], free.cov_model)
-    begins = max(0.0, fixed - surface)
-    later = max(0.0, kept.seconds - begins) / sum(LONG)
-    more = 0.0
-    if part is not problem:
-        h = first_nodes(free.cov_model)[1]
-        more = _node_seconds(problem, h, free.cov_model) - surface / nodes
+        return Part(free, kept), weights
+
+    rows = _some_rows(problem, SMALL_OF_MANY if large.approximate else SMALL)
+    smaller = None
+    if large.approximate and rows.size < problem.n_records:
+        for _ in range(2):  # the first time compiles
+            smaller, _ = drawn(_some_rows(problem, rows.size // 4))
+    part, weights = drawn(rows)
+    A = diagonal(weights, part.kept.gamma, part.kept.protection)
     return Rehearsal(
-        free=free,
-        kept=kept,
-        whole=_whole(problem, kept, whole, weights),
-        free_seconds=fixed + each * iterations + more * nodes,
-        kept_seconds=begins + later * iterations + more * 2,
-    )
-
-
-def _whole(problem: Problem, kept: Fit, start: Fit, weights: Weights) -> Fit:
-    """The restricted fit as if it were of the whole table."""
-    return replace(
-        _of(problem, kept),
-        start=start,
+        part=part,
+        smaller=smaller,
         weights=weights,
-        A=diagonal(weights, kept.gamma, kept.protection),
+        model=part.kept.model_with(problem=problem, A=A),
+        sampler_seconds=_sampler_seconds(problem, options),
     )
 
 
-def estimate_release(
-    rehearsed: Rehearsal, copies: int, seconds_before: float
-) -> tuple[Estimate, Synthesis]:
-    """What a release takes, and the few copies that were drawn of the whole table."""
-    whole, kept = rehearsed.whole, rehearsed.kept
-    first, _ = _timed(lambda: _copies(whole, 1))
-    several, few = _timed(lambda: _copies(whole, FEW))
+def _fits(rehearsed: Rehearsal) -> tuple[float, float]:
+    """Wall time of the unrestricted and of the restricted fit."""
+    if rehearsed.model.covariance.approximate:
+        free = rehearsed.linear(lambda part: part.free.seconds)
+        kept = rehearsed.linear(lambda part: part.kept.seconds)
+    else:
+        part, more = rehearsed.part, 0.0
+        if not rehearsed.whole:
+            more = _node_seconds(rehearsed.model.problem, part.free) - _node_seconds(
+                part.free.problem, part.free
+            )
+        free, kept = (
+            one.seconds + more * (2 if one.phi_held else one.nodes[0] + CHECKS - 1)
+            for one in (part.free, part.kept)
+        )
+    return free + rehearsed.sampler_seconds, kept + rehearsed.sampler_seconds
+
+
+def _sampler_seconds(problem: Problem, options: ReleaseOptions) -> float:
+    """Wall time of the sampler and its start, timed on few records: it does not know how many."""
+    few = _part(problem, _some_rows(problem, TINY))
+
+    def lasts(length: tuple[int, int]) -> float:
+        short = {"warmup": length[0], "samples": length[1], "progress": False, "seed": 0}
+        return fit(few, **{**options.fitting, **short}).seconds
+
+    brief, longer = lasts(SHORT), lasts(LONG)
+    each = max(0.0, longer - brief) / (sum(LONG) - sum(SHORT))
+    iterations = options.sampler.warmup + options.samples
+    return brief + each * (iterations - sum(SHORT))
+
+
+def estimate_release(rehearsed: Rehearsal, copies: int, seconds_before: float) -> Estimate:
+    """What a release takes."""
+    model, kept = rehearsed.model, rehearsed.part.kept
+    first, _ = _timed(lambda: _draw_effects(model, kept, 1))
+    several, _ = _timed(lambda: _draw_effects(model, kept, FEW))
     each = max(0.0, several - first) / (FEW - 1)
     drawn = first + each * (copies - 1)
-    ratio = _ratio(whole, kept)
-    small, carried = _copies(kept, FEW), carried_effect(kept)[0]
-    draws = kept.covariance.draws_by_default(kept, carried, whole.problem.n_records)
-    draws = min(draws, kept.n_draws)
-    attack, _ = _timed(lambda: assess(small, draws=draws, progress=False))
-    tables, _ = _timed(lambda: (disclosure(few), utility(few)))
+    records = model.problem.n_records
+    draws = kept.covariance.draws_by_default(kept, carried_effect(kept)[0], records)
+    judged = partial(_judge, draws=min(draws, kept.n_draws), number=min(copies, kept.n_draws))
+    free, restricted = _fits(rehearsed)
     seconds = {
         "reading": seconds_before,
-        "unrestricted fit": rehearsed.free_seconds,
-        "restricted fit": rehearsed.kept_seconds,
+        "unrestricted fit": free,
+        "restricted fit": restricted,
         "copies": drawn,
-        "disclosure": attack * ratio + drawn + tables,
+        "disclosure": rehearsed.of_table(judged) + drawn,
     }
-    return Estimate(seconds, _peak_mib(few, copies)), few
+    return Estimate(seconds, _peak_mib(records, copies))
 
 
-def _ratio(whole: Fit, kept: Fit) -> float:
-    """Cost of the attack on the whole table by that on the part rehearsed."""
-    if kept.problem is whole.problem:
+def _judge(part: Part, *, draws: int, number: int) -> float:
+    """Wall time of the measures of risk and utility of a part."""
+    release = synthesise(
+        *(part.kept, number), seed=0, accept_failed=True, accept_few_draws=True, progress=False
+    )
+
+    def assessed(exact: int) -> float:
+        return _timed(lambda: assess(release, draws=draws, exact=exact, progress=False))[0]
+
+    once = assessed(0)
+    if integrable(part.kept):
+        again = assessed(0)  # what is kept from the first time is not counted twice
+        once += max(0.0, assessed(FEW_EXACT) - again) * WORST / FEW_EXACT
+    return once + _timed(lambda: (disclosure(release), utility(release)))[0]
+
+
+def _decompositions_ratio(rehearsed: Rehearsal) -> float:
+    """Cost of a decomposition of the whole table by that of the part rehearsed."""
+    if rehearsed.whole:
         return 1.0
-    if whole.covariance.approximate:
-        return whole.problem.n_records / kept.problem.n_records
-    return _decomposition(whole) / _decomposition(kept)
+    kept = rehearsed.part.kept
+    return _decomposition_seconds(rehearsed.model, kept) / _decomposition_seconds(kept, kept)
 
 
 def estimate_comparison(
     rehearsed: Rehearsal, settings: int, copies: list[int], seconds_before: float
 ) -> Estimate:
     """What a comparison takes where settings are judged one at a time."""
-    whole, kept = rehearsed.whole, rehearsed.kept
-    most = min(max(copies), kept.n_draws)
-    judged, _ = _timed(lambda: measure(kept, rehearsed.free, [max(2, most)], 0.1, None, 0))
-    ratio = 1.0
-    few = _copies(whole, FEW)
-    if kept.problem is not whole.problem:
-        mine, _ = _timed(lambda: _copies(kept, FEW))
-        theirs, few = _timed(lambda: _copies(whole, FEW))
-        ratio = max(theirs / mine, _ratio(whole, kept))
+    model, part = rehearsed.model, rehearsed.part
+    most = max(2, min(max(copies), part.kept.n_draws))
+
+    def judged(some: Part) -> float:
+        return _timed(lambda: measure(some.kept, some.free, [most], 0.1, None, 0))[0]
+
+    each = rehearsed.of_table(judged)
+    free, restricted = _fits(rehearsed)
     seconds = {
         "reading": seconds_before,
-        "unrestricted fit": rehearsed.free_seconds,
-        "settings": settings * rehearsed.kept_seconds
-        + (settings + 1) * judged * ratio * len(copies),
+        "unrestricted fit": free,
+        "settings": settings * restricted + (settings + 1) * each * len(copies),
     }
-    return Estimate(seconds, _peak_mib(few, max(copies)))
+    return Estimate(seconds, _peak_mib(model.problem.n_records, max(copies)))
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -227,14 +281,7 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - begin, found
 
 
-def _copies(fitted: Fit, number: int) -> Synthesis:
-    """A few copies, never published, of a fit too short to pass any verdict."""
-    return synthesise(
-        fitted, number, seed=0, accept_failed=True, accept_few_draws=True, progress=False
-    )
-
-
-def _some_rows(problem: Problem, count: int = SMALL) -> NDArray[np.intp]:
+def _some_rows(problem: Problem, count: int = SMALL) -> Indices:
     """Rows spread over the table, enough for the design to keep its rank."""
     n = problem.n_records
     if n <= count:
@@ -242,17 +289,17 @@ def _some_rows(problem: Problem, count: int = SMALL) -> NDArray[np.intp]:
     order = np.random.default_rng(0).permutation(n)
     while count < n:
         rows = np.sort(order[:count])
-        apart = len(np.unique(problem.site[rows])) > 1
+        apart = len(np.unique(problem.site_index[rows])) > 1
         if apart and np.linalg.matrix_rank(problem.X[rows]) == problem.n_terms:
             return rows
         count *= 2
     return np.arange(n)
 
 
-def _part(problem: Problem, rows: NDArray[np.intp]) -> Problem:
+def _part(problem: Problem, rows: Indices) -> Problem:
     """The problem of some of the records, its design as it is."""
     y, X = problem.y[rows], problem.X[rows]
-    _, site = np.unique(problem.site[rows], return_inverse=True)
+    _, site = np.unique(problem.site_index[rows], return_inverse=True)
     return replace(
         problem,
         table=problem.table.iloc[rows],
@@ -260,20 +307,11 @@ def _part(problem: Problem, rows: NDArray[np.intp]) -> Problem:
         y=y,
         coords=problem.coords[rows],
         sites=problem.sites[rows],
-        site=site.astype(np.int64),
+        site_index=site.astype(np.int64),
     )
 
 
-def _of(problem: Problem, fitted: Fit) -> Fit:
-    """A short fit as if it were of the whole table: its draws, for the cost of what follows."""
-    return (
-        fitted
-        if fitted.problem is problem
-        else replace(fitted, problem=problem, A=np.ones(problem.n_records))
-    )
-
-
-def _rows_of(weights: Weights, rows: NDArray[np.intp]) -> Weights:
+def _rows_of(weights: Weights, rows: Indices) -> Weights:
     """The weights of some of the records."""
     return replace(
         weights,
@@ -283,8 +321,9 @@ def _rows_of(weights: Weights, rows: NDArray[np.intp]) -> Weights:
     )
 
 
-def _node_seconds(problem: Problem, h: int, cov_model: str) -> float:
+def _node_seconds(problem: Problem, fitted: Fit) -> float:
     """Wall time of one node of the surface in log phi, with all its nodes in log r."""
+    cov_model, h = fitted.cov_model, fitted.nodes[1]
     usual = Priors().resolve(problem.y, problem.X, problem.d_max, cov_model=cov_model)
     phi = float(np.sqrt(np.prod(usual.phi_bounds)))
     r = log_position_inv(chebyshev_nodes(h), usual.r_bounds)
@@ -299,18 +338,27 @@ def _node_seconds(problem: Problem, h: int, cov_model: str) -> float:
     return _timed(node)[0]
 
 
-def _decomposition(fitted: Fit) -> float:
-    """Wall time of one decomposition of the attack with its draws."""
+def _draw_effects(model: SpatialModel, fitted: Fit, copies: int) -> None:
+    """Draw the spatial effects of some copies, nearly all of their cost, at draws of a fit."""
+    law = model.covariance.latent(model, centre_of(fitted))
+    rng = np.random.default_rng(0)
+    with threadpool_limits(limits=1, user_api="blas"):
+        for chain, iteration in spread_draws(fitted, copies):
+            law.draw(parameters_at(fitted, int(chain), int(iteration)), rng)
+
+
+def _decomposition_seconds(model: SpatialModel, fitted: Fit) -> float:
+    """Wall time of one decomposition of the attack, at draws of a fit."""
     at = [parameters_at(fitted, 0, i) for i in (0, 1)]
 
     def one() -> None:
         with threadpool_limits(limits=1, user_api="blas"):
-            FreeSurface(fitted.problem, at, (1, 16), fitted.cov_model)
+            FreeSurface(model.problem, at, (1, 16), model.cov_model)
 
     return _timed(one)[0]
 
 
-def _peak_mib(few: Synthesis, copies: int) -> float:
+def _peak_mib(records: int, copies: int) -> float:
     """Peak of the larger process so far, in which each piece ran at full N, and the copies.
 
     Three sets of L copies are held at a time: released, without protection, as read for the pages.
@@ -320,5 +368,5 @@ def _peak_mib(few: Synthesis, copies: int) -> float:
         resource.getrusage(who).ru_maxrss / unit
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    held = 3 * few.values.nbytes / few.copies * copies / 1024.0**2
+    held = 3 * records * np.dtype(np.float64).itemsize * copies / 1024.0**2
     return float(max(own + held, child))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +21,21 @@ from rich.markup import escape
 from dsstan._version import __version__
 from dsstan.core.errors import InputError
 
-__all__ = ["LOG_LEVELS", "SESSION", "Session", "document", "emit", "err", "set_log_level"]
-
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 err = Console(stderr=True)
 """The one way to standard error, so that progress and messages do not write over each other."""
+
+_OBEYED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Signs that a terminal obeys instead of showing them, and those that turn the direction of text;
+line breaks aside."""
+
+
+def as_text(foreign: object) -> str:
+    """Text for a Rich console that shows every sign of it and obeys none: no markup, no escape
+    sequence, no change of direction.
+    """
+    return escape(_OBEYED.sub("\ufffd", str(foreign)))
 
 
 @dataclass
@@ -66,7 +76,7 @@ class _ToStderr(logging.Handler):
     """Log records as lines on standard error, above the progress."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        err.print(escape(self.format(record)), soft_wrap=True, highlight=False)
+        err.print(as_text(self.format(record)), soft_wrap=True, highlight=False)
 
 
 class _Stamped(logging.Formatter):
@@ -101,10 +111,7 @@ def logging_to_stderr() -> Iterator[None]:
 def set_log_level(name: str) -> None:
     """Show the log from this level on.
 
-    Raises
-    ------
-    InputError
-        If there is no such level.
+    Raises InputError if there is no such level.
     """
     if name not in LOG_LEVELS:
         raise InputError(f"--log-level must be one of {', '.join(LOG_LEVELS)}, got {name!r}")

@@ -14,153 +14,33 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dsstan._version import __version__
-from dsstan.comparison.scores import (
-    LEGEND,
-    ProtectionSetting,
-    SettingScores,
-    Store,
-    grid_of,
-    measure,
-)
-from dsstan.core import above
+from dsstan.comparison.frontier_result import Frontier
+from dsstan.comparison.scores import ProtectionSetting, SettingScores, Store, grid_of, measure
 from dsstan.core.distributed import connect
-from dsstan.core.errors import DsstanError, InputError
+from dsstan.core.errors import DsstanError, InputError, is_number, whole_number
 from dsstan.core.executors import ThisProcess
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import FRONTIER, seed_of, stream
 from dsstan.covariance.approximations import Covariance, choose_covariance
 from dsstan.engines import get_engine
-from dsstan.models.arguments import check_cov_model, settings_of
+from dsstan.models.arguments import SamplerKeywords, check_cov_model, settings_of
 from dsstan.models.fit import fit
 from dsstan.models.flagging.continuous_weights import continuous_weights
 from dsstan.models.flagging.flags import flag_isolated
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights
-from dsstan.risk.leave_one_out import unrestricted_terms
+from dsstan.risk.intruder.leave_one_out import unrestricted_terms
 from dsstan.table.problem import Problem, require_complete
-
-Floats = NDArray[np.float64]
-
-RISKS = ("sd_at_risk_known", "sd_at_risk_fixed", "sd_at_risk_median", "sd_all", "share_at_risk")
-TIE = 2.0
-"""Monte Carlo errors within which two utilities count as equal."""
-
-UTILITIES = ("overlap", "surface", "width_ratio")
-
-
-@dataclass(frozen=True, eq=False)
-class Frontier:
-    """Risk and utility of every setting. Confidential.
-
-    Attributes
-    ----------
-    table
-        One row a setting and L; see :func:`dsstan.compare`.
-    at_risk
-        Records that any rule of the grid flags, shape (N,).
-    failed
-        Settings that could not be judged, with the reason.
-    seed
-        Root of all random streams.
-    computed
-        Settings computed in this run; the others came from the folder.
-    seconds
-        Wall time.
-    """
-
-    table: pd.DataFrame = field(repr=False)
-    at_risk: NDArray[np.bool_] = field(repr=False)
-    failed: dict[str, str]
-    seed: int = field(repr=False)
-    computed: int
-    seconds: float
-
-    @property
-    def usual_risk(self) -> str:
-        """Name of the risk that orders the settings; a share where no sd could be computed."""
-        attacked = self.table["sd_all"].notna().any()
-        return "sd_at_risk_known" if attacked else "share_at_risk"
-
-    def best(self, risk: str | None = None, utility: str = "overlap") -> pd.DataFrame:
-        """Rows that no other row of the same L beats in both respects.
-
-        Utilities within two Monte Carlo errors of each other count as equal.
-
-        Parameters
-        ----------
-        risk
-            A column of sds, of which more is better, or ``"share_at_risk"``, of which
-            less is. By default ``"sd_at_risk_known"``; the share under the predictive process,
-            which has no sds.
-        utility
-            ``"overlap"`` or ``"surface"``, of which more is better, or ``"width_ratio"``,
-            best at 1.
-        """
-        safe, useful, error = self._worth(risk or self.usual_risk, utility).T
-        copies = self.table["copies"].to_numpy()
-        keep = []
-        for i in range(len(safe)):
-            margin = TIE * np.hypot(error, error[i])
-            as_good = (safe >= safe[i]) & (useful >= useful[i] - margin)
-            better = (safe > safe[i]) | (useful > useful[i] + margin)
-            keep.append(not np.any((copies == copies[i]) & as_good & better))
-        return self.table[keep].reset_index(drop=True)
-
-    def _worth(self, risk: str, utility: str) -> Floats:
-        """Both respects, more is better, and the error of utility, shape (rows, 3)."""
-        if risk not in RISKS:
-            raise InputError(f"risk must be one of {', '.join(RISKS)}, got {risk!r}")
-        if utility not in UTILITIES:
-            raise InputError(f"utility must be one of {', '.join(UTILITIES)}, got {utility!r}")
-        safe, useful = (
-            self.table[name].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
-            for name in (risk, utility)
-        )
-        if risk.startswith("sd") and self.usual_risk.startswith("share"):
-            raise InputError(
-                "no sd of an intruder is computed under the predictive process: look at "
-                'risk="share_at_risk", or compare with covariance="vecchia"'
-            )
-        if np.isnan(safe).any():
-            raise InputError(
-                "no record is at risk: no rule of the grid flags any. Give a rule that does, or "
-                'look at risk="sd_all"'
-            )
-        if risk.startswith("share"):
-            safe = -safe
-        error = self.table[f"{utility}_error"].to_numpy(dtype=np.float64)
-        if utility == "width_ratio":
-            useful, error = -np.abs(np.log(useful)), error / useful
-        return np.column_stack([safe, useful, error])
-
-    def plot(
-        self, risk: str | None = None, utility: str = "overlap", floor: float | None = None
-    ) -> Any:
-        """Risk against utility; see :func:`dsstan.release.pictures.plots.plot_frontier`."""
-        return above.call("plot_frontier", self, risk=risk, utility=utility, floor=floor)
-
-    def __str__(self) -> str:
-        columns = ["setting", "flagged", "copies", *RISKS, *UTILITIES, "passed"]
-        text = self.table[columns].to_string(index=False, float_format=lambda v: f"{v:.3g}")
-        lines = [f"Risk and utility; {int(self.at_risk.sum())} records at risk", text, LEGEND]
-        left_out = self.table["left_out"].max()
-        if left_out > 0:
-            lines.append(
-                "sds are from the records around each; in a sample, with three times as many "
-                f"around, they are smaller by {100 * left_out:.2g}% at most"
-            )
-        return "\n".join(lines + [f"{name}: {why}" for name, why in self.failed.items()])
 
 
 def compare(
@@ -178,13 +58,13 @@ def compare(
     priors: Priors | None = None,
     relative: float = 0.10,
     draws: int | None = None,
-    engine: str = "auto",
+    engine: str = "direct",
     seed: int | None = None,
     workers: int = 1,
     cluster: Any = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
-    **sampler: Any,
+    **sampler: Unpack[SamplerKeywords],
 ) -> Frontier:
     """Judge every combination of rule, gamma, protection and L.
 
@@ -202,8 +82,11 @@ def compare(
         Each L is at least 2.
     start
         The unrestricted fit; by default fitted here.
-    cov_model, priors, engine, sampler
+    cov_model, priors, sampler
         See :func:`dsstan.fit`; by default those of ``start``.
+    engine
+        Of the fits made here; by default ``"direct"``, whose draws are independent and whose
+        fits converge. ``"auto"`` is that of ``start``, without one as in :func:`dsstan.fit`.
     covariance
         Of all fits, as :func:`dsstan.fit` takes it: by default that of ``start``, else exact up
         to 2000 records and Vecchia's approximation beyond. Under Vecchia's the sds come from the
@@ -211,7 +94,7 @@ def compare(
     relative
         Tolerance of the shares.
     draws
-        Posterior draws behind the attacker's sds; see :func:`dsstan.risk.attacker.attack`.
+        Posterior draws behind the attacker's sds; see :func:`dsstan.risk.intruder.attacker.attack`.
     seed
         Root seed. Every setting has a stream of its own, so its fit and copies do not depend
         on the rest of the grid, on ``workers``, ``cluster`` or on what was resumed. Which are
@@ -234,14 +117,15 @@ def compare(
         and ``sd_at_risk_fixed``, the smallest sd of a record at risk for an intruder who
         knows all others, if they know the variances behind each copy and if the variances
         are of no use to them; ``sd_at_risk_median`` and ``sd_all``, if they know the
-        variances, the median of those at risk and the smallest of all records; ``left_out``, by how
-        much an approximated sd may be too large (:class:`dsstan.risk.attacker.Attack`), 0 where sds
-        are exact; ``share_at_risk``,
-        ``share_others``, mean shares of copies near the truth; ``overlap`` (Karr et al.
-        2006, at least 0) and ``width_ratio`` of the least-squares intervals, means over
-        the terms; ``surface``, correlation of the copies' mean predicted surface with the
-        original's; of these, ``_error``, the Monte Carlo error of a mean over up to ten
-        sets of L copies; ``sigma_sq``, ``tau_sq``, posterior means.
+        variances, the median of those at risk and the smallest of all records;
+        ``within_at_risk`` and ``within_all``, within which share of its value they place the record
+        at risk, and of all records, that they place most narrowly (95%); ``left_out``, by how
+        much an approximated sd may be too large (:class:`dsstan.risk.intruder.attacker.Attack`), 0
+        where sds are exact; ``share_at_risk``, ``share_others``, mean shares of copies near the
+        truth; ``overlap`` (Karr et al. 2006, at least 0) and ``width_ratio`` of the least-squares
+        intervals, means over the terms; ``surface``, correlation of the copies' mean predicted
+        surface with the original's; of these, ``_error``, the Monte Carlo error of a mean over up
+        to ten sets of L copies; ``sigma_sq``, ``tau_sq``, posterior means.
 
     Raises
     ------
@@ -252,6 +136,7 @@ def compare(
     begin = time.perf_counter()
     settings = grid_of(distances, correlations, continuous, gammas, protections)
     check_comparison(problem, copies, workers, start)
+    workers = int(workers)
     chosen = _covariance_of_all(problem, covariance, start)
     if cluster is not None and workers != 1:
         raise InputError("workers are threads of this process: leave them out with a cluster")
@@ -283,7 +168,7 @@ def compare(
         {**_labels(s, smoothed[s][0] if s in smoothed else None, cells[s]), **row}
         for s in tasks
         if s in cells
-        for row in cells[s].rows(at_risk)
+        for row in cells[s].rows(at_risk, problem)
     ]
     return Frontier(
         table=pd.DataFrame(rows),
@@ -300,10 +185,10 @@ def check_comparison(
 ) -> None:
     """Refuse what would fail only after the first fit."""
     require_complete(problem)
-    if isinstance(copies, int | str) or not len(copies):
+    if isinstance(copies, str) or is_number(copies) or not len(copies):
         raise InputError("copies must be a sequence of numbers of copies")
     for count in (*copies, workers):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+        if (whole_number(count) or 0) < 1:
             raise InputError("copies and workers must be whole numbers from 1 on")
     if min(copies) < 2:
         raise InputError("utility needs at least two copies, so copies must be at least 2")

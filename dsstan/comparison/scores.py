@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.spatial_surfaces import surface_correlation, surface_predictor
 from dsstan.analysis.utility import least_squares, least_squares_of_copies
 from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
+from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed, seed_of
 from dsstan.core.workspace import keep_private, lasting_folder
@@ -25,19 +25,16 @@ from dsstan.covariance.protection import PROTECTIONS, protection_of
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
 from dsstan.models.weights import PAPER_CORRELATION, smoothing
-from dsstan.risk.attacker import attack
 from dsstan.risk.disclosure import within
-
-Floats = NDArray[np.float64]
-Truths = NDArray[np.bool_]
-
+from dsstan.risk.intruder.attacker import attack
+from dsstan.risk.placing import half_width
+from dsstan.table.problem import Problem
 
 LEGEND = (
-    "sd: of a value for an intruder who knows all other records, modelled scale, smallest over "
-    "the records at risk (those that any rule flags) or over all; known and median: the intruder "
-    "knows the variances behind each copy, fixed: the variances are of no use. share: copies near "
-    "the truth. overlap and width_ratio: of the regression's intervals. surface: correlation of "
-    "predicted surfaces. passed: the fit's verdict"
+    "within: how closely an intruder who knows all other records, and the variances behind each "
+    "copy, places the weakest record, of those at risk (that any rule flags) or of all; sd: the "
+    "same on the modelled scale. share: copies near the truth. overlap and width_ratio: of the "
+    "regression's intervals. surface: correlation of predicted surfaces. passed: the fit's verdict"
 )
 
 MOST_SETS, ALL_COPIES = 10, 400
@@ -133,7 +130,8 @@ class SettingScores:
     overlap, width_ratio, surface
         Utility at each L, a mean over several sets of L copies, and its Monte Carlo error.
     left_out
-        See :class:`dsstan.risk.attacker.Attack`; 0 where the sds are exact or there are none.
+        See :class:`dsstan.risk.intruder.attacker.Attack`; 0 where the sds are exact or there are
+        none.
     """
 
     gamma: float
@@ -153,17 +151,20 @@ class SettingScores:
     shares: Floats = field(repr=False)
     left_out: float = 0.0
 
-    def rows(self, at_risk: Truths) -> list[dict[str, Any]]:
+    def rows(self, at_risk: Truths, problem: Problem) -> list[dict[str, Any]]:
         """One row for each L, the records at risk apart from the others."""
         out: list[dict[str, Any]] = []
         for i, count in enumerate(self.copies):
             known, fixed, shares = self.known[i], self.fixed[i], self.shares[i]
+            within = np.where(np.isnan(known), np.nan, half_width(problem, known))
             row: dict[str, Any] = {
                 "copies": count,
                 "sd_at_risk_known": _known(np.min, known[at_risk]),
                 "sd_at_risk_fixed": _known(np.min, fixed[at_risk]),
                 "sd_at_risk_median": _known(np.median, known[at_risk]),
                 "sd_all": _known(np.min, known),
+                "within_at_risk": _known(np.min, within[at_risk]),
+                "within_all": _known(np.min, within),
                 "left_out": self.left_out,
                 "share_at_risk": _known(np.mean, shares[at_risk]),
                 "share_others": _known(np.mean, shares[~at_risk]),

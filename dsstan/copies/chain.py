@@ -8,25 +8,20 @@ analysis of them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from dsstan.copies.draw import check_release, draw_copies, find_digits
+from dsstan.copies.draw import Drawing, draw_column
 from dsstan.copies.result import Synthesis
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
-from dsstan.core.seeds import root_seed, seed_bits
 from dsstan.models.result import Fit
-from dsstan.table.formula import Design, ParsedFormula
+from dsstan.table.formulas.formula import Design, ParsedFormula
 from dsstan.table.problem import Problem
 
 __all__ = ["GivenSynthesis", "check_chain", "check_columns", "synthesise_given"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,9 +38,9 @@ class GivenSynthesis(Synthesis):
 
     given: tuple[Synthesis, ...] = field(repr=False, default=())
 
-    def __repr__(self) -> str:
+    def _line(self) -> str:
         names = ", ".join(repr(step.problem.response) for step in self.given)
-        return f"{super().__repr__()}, given {names}"
+        return f"{super()._line()}, given {names}"
 
     @property
     def steps(self) -> tuple[Synthesis, ...]:
@@ -72,15 +67,7 @@ class GivenSynthesis(Synthesis):
 def synthesise_given(
     fit: Fit,
     given: Synthesis,
-    *,
-    seed: int | None,
-    effect: str,
-    workers: int,
-    accept_failed: bool,
-    accept_few_draws: bool,
-    strict: bool,
-    rounding: str,
-    progress: bool | None,
+    how: Drawing,
 ) -> GivenSynthesis:
     """Copies of the next column of a chain; see :func:`dsstan.synthesise`.
 
@@ -90,6 +77,8 @@ def synthesise_given(
         Of the real table.
     given
         The copies before, as many as are drawn.
+    how
+        See :func:`dsstan.synthesise`.
 
     Raises
     ------
@@ -101,7 +90,6 @@ def synthesise_given(
     ConvergenceError
         If the fit failed its verdict.
     """
-    begin = time.perf_counter()
     steps = given.steps
     check_chain([step.problem for step in steps], fit.problem)
     made = [step.problem.response for step in steps]
@@ -115,37 +103,14 @@ def synthesise_given(
                 f"column {column!r} holds the weights of a step, so it is withheld, and can't be "
                 "synthetic too: give the weights as numbers, own_weights(problem, values)"
             )
-    copies = given.copies
-    check_release(fit, copies, effect, workers, accept_failed, accept_few_draws, strict, rounding)
-    problem, root = fit.problem, root_seed(seed)
-    law = fit.predictive(effect)
-    digits = find_digits(problem) if rounding == "auto" else None
-
-    uses = set(problem.design.formula.columns) & set(made)
-    # Made before the threads begin: formulaic's warnings are caught by a filter that all share.
-    laws = [
-        law.with_design(problem.design.X_of(given.table(k))) if uses else law for k in range(copies)
-    ]
-    values, picks, moved = draw_copies(
-        law,
-        copies,
-        root=root,
-        digits=digits,
-        laws=laws.__getitem__,
-        workers=workers,
-        progress=progress,
-    )
-    return GivenSynthesis(
+    design = fit.problem.design
+    uses = set(design.formula.columns) & set(made)
+    return draw_column(
         fit,
-        values,
-        law.effect,
-        picks,
-        root,
-        time.perf_counter() - begin,
-        (accept_failed, accept_few_draws),
-        moved,
-        digits,
-        seed_bits(seed),
+        given.copies,
+        how,
+        GivenSynthesis,
+        designs=(lambda k: design.X_of(given.table(k))) if uses else None,
         given=steps,
     )
 
@@ -178,7 +143,7 @@ def check_chain(before: list[Problem], last: Problem) -> None:
                 "synthesised only after it: its copies hold the real values of that column. Draw "
                 f"{last.response!r} first, or take it out of that formula"
             )
-        if not _same_table(problem, last):
+        if not (problem.table.index.equals(last.table.index) and problem.table.equals(last.table)):
             raise InputError(
                 f"step {number} of the chain was prepared from another table: prepare all steps "
                 "from the same one"
@@ -230,8 +195,3 @@ def _check_kinds(formula: ParsedFormula, made: list[str]) -> None:
             f"the formula {formula.text!r} takes the synthetic column {named[0]!r} as a category; "
             "its copies may have other levels than the table: use it as a number"
         )
-
-
-def _same_table(one: Problem, other: Problem) -> bool:
-    """Whether two problems were prepared from the same rows and columns."""
-    return bool(one.table.index.equals(other.table.index) and one.table.equals(other.table))

@@ -12,11 +12,11 @@ import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dsstan.copies.draw import check_release, draw_copies, find_digits
+from dsstan.copies.draw import Drawing, check_release, draw_column, find_digits
 from dsstan.copies.result import Synthesis
-from dsstan.core.errors import DsstanWarning, InputError
+from dsstan.core.arrays import Indices
+from dsstan.core.errors import DsstanWarning, InputError, whole_number
 from dsstan.core.seeds import IMPUTATION, root_seed, seed_bits, seed_of, stream
 from dsstan.models.arguments import settings_of
 from dsstan.models.fit import fit
@@ -26,7 +26,6 @@ from dsstan.table.problem import Problem
 
 __all__ = ["MANY", "CompletedSynthesis", "check_imputations", "complete", "synthesise_completed"]
 
-Floats = NDArray[np.float64]
 
 MANY = 5
 """Default number of imputations."""
@@ -45,7 +44,7 @@ class CompletedSynthesis(Synthesis):
     parts: tuple[Synthesis, ...] = field(repr=False, default=())
 
     @property
-    def imputation(self) -> NDArray[np.intp]:
+    def imputation(self) -> Indices:
         """Number, from 1, of the imputation behind each copy, shape (L,)."""
         return np.repeat(np.arange(1, len(self.parts) + 1), self.copies // len(self.parts))
 
@@ -64,7 +63,7 @@ def complete(start: Fit, imputations: int, *, seed: int) -> list[Problem]:
 
     The gaps are drawn by the law of the same fit from which the copies come, so what they carry of
     a flagged record is no more than a copy does. They carry w, whatever the copies do: a gap has
-    no truth to be smoothed away, and A w would make the imputations vary too little.
+    no truth to be hidden, and A w would make the imputations vary too little.
 
     Parameters
     ----------
@@ -81,10 +80,9 @@ def complete(start: Fit, imputations: int, *, seed: int) -> list[Problem]:
         Confidential.
     """
     problem, law = start.problem, start.predictive("w")
-    digits, gaps = find_digits(problem), ~problem.observed
-    truth = problem.original()
-    found = []
-    children = stream(root_seed(seed), IMPUTATION, law.label).spawn(imputations)
+    truth, gaps, root = problem.original(), ~problem.observed, root_seed(seed)
+    digits, found = find_digits(start, root), []
+    children = stream(root, IMPUTATION, law.label).spawn(imputations)
     picks = spread_draws(start, imputations)
     for child, (chain, iteration) in zip(children, picks, strict=True):
         rng = np.random.default_rng(child)
@@ -106,30 +104,21 @@ def check_imputations(problem: Problem, copies: int, imputations: int | None) ->
     """
     if not problem.n_missing:
         raise InputError("imputations are for a missing response, and none is missing")
-    count = MANY if imputations is None else imputations
-    whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
-    if not whole or count < 2 or copies % count or copies // count < 2:
+    count = whole_number(MANY if imputations is None else imputations)
+    if count is None or count < 2 or copies % count or copies // count < 2:
         raise InputError(
-            f"{copies} copies of {count} imputations: the nested combining rule needs two "
+            f"{copies} copies of {imputations} imputations: the nested combining rule needs two "
             "imputations at least and the same number of copies of each, two at least, such as "
             "20 copies of 5"
         )
-    return int(count)
+    return count
 
 
 def synthesise_completed(
     start: Fit,
     copies: int,
     imputations: int | None,
-    *,
-    seed: int | None,
-    effect: str,
-    workers: int,
-    accept_failed: bool,
-    accept_few_draws: bool,
-    strict: bool,
-    rounding: str,
-    progress: bool | None,
+    how: Drawing,
 ) -> CompletedSynthesis:
     """Draw the gaps M times, fit each completed table, and draw L / M copies from each.
 
@@ -140,7 +129,7 @@ def synthesise_completed(
         setting of it, the decay it held included.
     copies, imputations
         L and M. L / M must be a whole number from 2 on, M at least 2.
-    seed, effect, workers, accept_failed, accept_few_draws, strict, rounding, progress
+    how
         See :func:`dsstan.synthesise`.
 
     Raises
@@ -151,16 +140,18 @@ def synthesise_completed(
         If a fit failed its verdict.
     """
     begin = time.perf_counter()
-    check_release(start, copies, effect, workers, accept_failed, accept_few_draws, strict, rounding)
+    check_release(start, copies, how)
     if type(start) is not Fit:
         raise InputError(
             f"a missing response is drawn for the Gaussian model only, not for {start.outcome}: "
             "leave its records out"
         )
     count = check_imputations(start.problem, copies, imputations)
-    root = root_seed(seed)
-    law = start.predictive(effect)
-    digits = find_digits(start.problem) if rounding == "auto" else None
+    root = root_seed(how.seed)
+    digits = find_digits(start, root)
+    settings = settings_of(start)
+    if start.program == "surface":
+        settings["engine"] = "direct"  # the same posterior, and a refit need not wait for chains
     parts = []
     for number, problem in enumerate(complete(start, count, seed=root)):
         fit_seed, copy_seed = map(
@@ -168,33 +159,19 @@ def synthesise_completed(
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DsstanWarning)  # the first fit has said it
-            fitted = fit(problem, **settings_of(start), seed=fit_seed, progress=progress)
-        each = copies // count
-        choices = (accept_failed, accept_few_draws, strict, rounding)
-        check_release(fitted, each, effect, workers, *choices)
-        values, picks, moved = draw_copies(
-            fitted.predictive(effect),
-            each,
-            root=copy_seed,
-            digits=digits,
-            workers=workers,
-            progress=progress,
-        )
-        accepted = (accept_failed, accept_few_draws)
-        part = Synthesis(
-            *(fitted, values, law.effect, picks, copy_seed, 0.0, accepted, moved, digits)
-        )
-        parts.append(part)
+            fitted = fit(problem, **settings, seed=fit_seed, progress=how.progress)
+        mine = replace(how, seed=copy_seed)
+        parts.append(draw_column(fitted, copies // count, mine, Synthesis, digits=digits))
     return CompletedSynthesis(
         start,
         np.concatenate([part.values for part in parts]),
-        law.effect,
+        parts[0].effect,
         np.concatenate([part.draw_index for part in parts]),
         root,
         time.perf_counter() - begin,
-        (accept_failed, accept_few_draws),
+        parts[0].accepted,
         float(np.mean([part.moved_share for part in parts])),
-        digits,
-        seed_bits(seed),
+        parts[0].rounding,
+        seed_bits(how.seed),
         parts=tuple(parts),
     )

@@ -6,29 +6,29 @@ an :class:`Option`: it says what a person reads about them and how they are type
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from functools import partial
+from typing import Any, TypedDict
 
 import numpy as np
 
-from dsstan.core.errors import InputError, is_number
+from dsstan.core.errors import InputError, check_count, is_number
 from dsstan.core.seeds import root_seed
+from dsstan.core.spelling import spelled
 from dsstan.covariance.approximations import COVARIANCES, Covariance, choose_covariance
 from dsstan.covariance.correlation import CORRELATIONS
 from dsstan.covariance.protection import PROTECTIONS
 from dsstan.engines import ENGINES, SamplerSettings
-from dsstan.models.flagging.flags import flag_isolated
+from dsstan.models.flagging.flags import isolated_records
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
-from dsstan.models.weights import Weights, smoothing
+from dsstan.models.weights import Weights, own_weights, smoothing
 from dsstan.table.coordinates import DISTANCES
 from dsstan.table.parquet import prepare_parquet
 from dsstan.table.problem import MISSING as GAPS
 from dsstan.table.problem import Problem, prepare
 from dsstan.table.rounding import ROUNDINGS
-
-__all__ = ["GROUPS", "Option", "ReleaseOptions", "option", "options_of"]
 
 GROUPS = (
     "Table and model",
@@ -40,6 +40,9 @@ GROUPS = (
 """Groups of options, in the help and in a job file."""
 
 MODEL, PROTECT, COPIES, SAMPLER, RUN = GROUPS
+
+SEARCH = "auto"
+"""The protection of a release that is searched for; see :func:`dsstan.protect_to`."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Option:
         The placeholder of the value in the help, and the flags, where they are not the name.
     in_job
         Whether a job file has it as a key.
+    free_form
+        Whether a job file may have a number or text: whoever takes the value checks it.
     """
 
     meaning: str
@@ -70,6 +75,7 @@ class Option:
     metavar: str | None = None
     flags: tuple[str, ...] = ()
     in_job: bool = True
+    free_form: bool = False
 
 
 def option(
@@ -83,6 +89,54 @@ def option(
 def options_of(table: Any) -> dict[str, Option]:
     """The options that a dataclass states, by name."""
     return {f.name: f.metadata["option"] for f in fields(table) if "option" in f.metadata}
+
+
+class StrataKeywords(TypedDict, total=False):
+    """Options of a release by strata, for type checkers and editors; a test compares them with
+    those of :class:`ReleaseOptions`."""
+
+    distance: str | None
+    crs: Any
+    threshold: float | None
+    correlation: float | None
+    neighbour: int
+    by_site: bool
+    weights: str | None
+    gamma: float
+    protection: str
+    cov_model: str
+    covariance: str | Covariance
+    priors: Priors | None
+    engine: str
+    workers: int
+    accept_failed: bool
+    strict: bool
+    rounding: str
+    missing: str
+    accept_proxy: list[str] | None
+    imputations: int | None
+    by_row_groups: bool
+    publish: Sequence[str] | None
+    chains: int
+    warmup: int | None
+    samples: int
+    adapt_delta: float
+    max_treedepth: int
+    nodes: tuple[int, int] | None
+    program: str | None
+    hold_phi: bool | None
+
+
+class ReleaseKeywords(StrataKeywords, total=False):
+    """The same of a whole release."""
+
+    coords: tuple[str, str] | None
+    name: str | None
+    copies: int
+    seed: int | None
+    progress: bool | None
+    cluster: Any
+    resume: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +170,24 @@ class ReleaseOptions:
         None, "c: flag where the neighbour's correlation is at most this (0.20).", PROTECT
     )
     neighbour: int = option(1, "Look at the k-th nearest neighbour.", PROTECT)
+    by_site: bool = option(
+        False, "Count places instead of records as neighbours: one address is one.", PROTECT
+    )
+    weights: str | None = option(
+        None,
+        "Column with the risk weight of each record, from 0 to 1, in place of a rule; it is not "
+        "published.",
+        PROTECT,
+        metavar="COLUMN",
+    )
     gamma: float = option(np.inf, "Global risk parameter, 0 to inf.", PROTECT)
-    protection: str = option("paper", f"{', '.join(PROTECTIONS)}.", PROTECT, choices=PROTECTIONS)
+    protection: str = option(
+        "paper",
+        f"{', '.join(PROTECTIONS)}; {SEARCH}: the least damaging of copies, flags, protection and "
+        "noise that keeps the floor.",
+        PROTECT,
+        choices=(*PROTECTIONS, SEARCH),
+    )
     cov_model: str = option(
         *("exponential", f"Correlation function: {', '.join(CORRELATIONS)}.", MODEL, CORRELATIONS)
     )
@@ -128,7 +198,9 @@ class ReleaseOptions:
         *(MODEL, COVARIANCES, str),
     )
     priors: Priors | None = None
-    engine: str = option("auto", "auto, cmdstan or embedded.", SAMPLER, choices=("auto", *ENGINES))
+    engine: str = option(
+        "auto", "auto, cmdstan, embedded or direct.", SAMPLER, choices=("auto", *ENGINES)
+    )
     seed: int | None = option(
         None, "Root seed; a fresh one of 128 bits if left out.", SAMPLER, repr=False
     )
@@ -141,6 +213,9 @@ class ReleaseOptions:
     missing: str = option(
         *("refuse", "A response that is missing: refuse, or draw it with the model.", MODEL, GAPS)
     )
+    accept_proxy: list[str] | None = option(
+        None, "Column that may go out although it predicts the response; once for each.", COPIES
+    )
     imputations: int | None = option(
         None, "M, how often a missing response is drawn (5); L / M copies of each.", COPIES
     )
@@ -150,12 +225,22 @@ class ReleaseOptions:
         "columns, a row group at a time; needs --format parquet.",
         MODEL,
     )
+    publish: Sequence[str] | None = option(
+        None,
+        "Columns to publish as they are, beside those of the formula and the coordinates; no "
+        "other column goes out.",
+        COPIES,
+        typed=list[str] | None,
+        metavar="COLUMN",
+    )
     progress: bool | None = None
-    chains: int = option(4, "Chains of the sampler.", SAMPLER)
-    warmup: int | None = option(1000, "Warm-up iterations a chain.", SAMPLER)
-    samples: int = option(1000, "Kept iterations a chain.", SAMPLER)
-    adapt_delta: float = option(0.9, "Acceptance the sampler aims at.", SAMPLER)
-    max_treedepth: int = 10
+    chains: int = option(SamplerSettings.chains, "Chains of the sampler.", SAMPLER)
+    warmup: int | None = option(SamplerSettings.warmup, "Warm-up iterations a chain.", SAMPLER)
+    samples: int = option(SamplerSettings.samples, "Kept iterations a chain.", SAMPLER)
+    adapt_delta: float = option(
+        SamplerSettings.adapt_delta, "Acceptance the sampler aims at.", SAMPLER
+    )
+    max_treedepth: int = SamplerSettings.max_treedepth
     nodes: tuple[int, int] | None = None
     program: str | None = None
     hold_phi: bool | None = None
@@ -170,16 +255,59 @@ class ReleaseOptions:
             raise InputError("threshold must be positive and finite")
         if c is not None and not (is_number(c) and 0 < c < 1):
             raise InputError("correlation must lie between 0 and 1")
+        self._check_weights()
         smoothing(self.gamma, np.zeros(1))
         for name in ("cov_model", "protection", "rounding", "missing"):
             words, value = options_of(self)[name].choices, getattr(self, name)
             if value not in words:
                 raise InputError(f"{name} must be one of {', '.join(words)}, got {value!r}")
-        if not is_number(self.copies) or self.copies < 1:
-            raise InputError("copies must be a whole number of at least 1")
+        object.__setattr__(self, "copies", check_count("copies", self.copies))
+        if self.protection == SEARCH:
+            self._check_search()
         choose_covariance(self.covariance, 0)
         root_seed(self.seed)
         _ = self.sampler  # which checks its own settings
+
+    def _check_weights(self) -> None:
+        """Refuse a rule beside weights, which are in its place."""
+        if self.weights is None:
+            return
+        if not isinstance(self.weights, str):
+            raise InputError(
+                "weights must be the name of a column; weights that are no column go to fit(), see "
+                "own_weights"
+            )
+        for name in ("threshold", "correlation", "neighbour", "by_site"):
+            value = getattr(self, name)
+            if value != getattr(type(self), name):
+                raise InputError(
+                    f"{spelled('weights', self.weights)} is in place of a rule: leave "
+                    f"{spelled(name, value)} out"
+                )
+
+    def _check_search(self) -> None:
+        """Refuse what a search decides itself, or never does."""
+        for name, given, why in (
+            ("correlation", self.correlation is not None, "flag by a threshold or not at all"),
+            ("gamma", np.isfinite(self.gamma), "flagged records are smoothed fully"),
+            ("weights", self.weights is not None, "which records are protected is searched for"),
+            ("by_site", self.by_site, "flag by a threshold or not at all"),
+            ("accept_failed", self.accept_failed, "a fit that failed is never released"),
+            ("missing", self.missing != "refuse", "no intruder is known of a table with gaps"),
+        ):
+            if given:
+                raise InputError(f'protection is "{SEARCH}": leave {name} out, {why}')
+
+    def refuse_search(self) -> None:
+        """Refuse a search where one release is described.
+
+        Raises InputError if the protection is ``"auto"``.
+        """
+        if self.protection == SEARCH:
+            raise InputError(
+                f'protection "{SEARCH}" is searched for with a floor, for one column: call '
+                "dsstan.protect_to(problem, floor), or give synthesise a floor"
+            )
 
     @property
     def sampler(self) -> SamplerSettings:
@@ -201,7 +329,9 @@ class ReleaseOptions:
 
     def prepare(self, table: Any, formula: str) -> Problem:
         """The checked problem; see :func:`dsstan.prepare`."""
-        prepared = prepare_parquet if self.by_row_groups else prepare
+        prepared: Callable[..., Problem] = prepare
+        if self.by_row_groups:
+            prepared = partial(prepare_parquet, also=self.rule_columns)
         return prepared(
             table,
             formula,
@@ -210,10 +340,28 @@ class ReleaseOptions:
             crs=self.crs,
             name=self.name,
             missing=self.missing,
+            publish=self.publish,
         )
 
-    def flag(self, free: Fit) -> Weights:
-        """The records that the paper's rule flags, by M or by c."""
-        return flag_isolated(
-            free, distance=self.threshold, correlation=self.correlation, neighbour=self.neighbour
+    @property
+    def rule_columns(self) -> tuple[str, ...]:
+        """Columns that decide which records are flagged."""
+        return () if self.weights is None else (self.weights,)
+
+    def flag(self, free: Fit, problem: Problem | None = None) -> Weights:
+        """The weights of a column, or the records that the paper's rule flags, by M or by c.
+
+        Of the fit's table, or another.
+        """
+        table = problem or free.problem
+        if self.weights is not None:
+            return own_weights(table, self.weights)
+        return isolated_records(
+            table,
+            free.draws["phi"],
+            free.cov_model,
+            distance=self.threshold,
+            correlation=self.correlation,
+            neighbour=self.neighbour,
+            by_site=self.by_site,
         )

@@ -6,35 +6,40 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from dsstan.copies.imputation import check_imputations
-from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.options import ReleaseKeywords, ReleaseOptions
+from dsstan.copies.published import columns_going_out
 from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
+from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed, seed_bits, seed_of
 from dsstan.models.fit import fit
 from dsstan.models.result import Fit
+from dsstan.models.weights import own_weights
+from dsstan.table.column_roles import check_proxies
 from dsstan.table.order_leaks import check_order
 from dsstan.table.problem import Problem
 
-__all__ = ["draw_release", "make_release", "prepare_release", "protect", "stage_seeds"]
 
-
-def protect(table: Any, formula: str, **options: Any) -> Synthesis:
+def protect(table: Any, formula: str, **options: Unpack[ReleaseKeywords]) -> Synthesis:
     """Prepare, fit, flag, fit again and synthesise.
 
     Parameters
     ----------
-    table, formula, coords, distance, crs, name, missing
+    table, formula, coords, distance, crs, name, missing, publish
         See :func:`dsstan.prepare`.
     copies
         L.
-    threshold, correlation, neighbour
+    threshold, correlation, neighbour, by_site
         The flagging rule: M in the coordinates' unit, or c; see
         :func:`dsstan.flag_isolated`.
+    weights
+        Column with the risk weight of each record, in place of a rule; see
+        :func:`dsstan.own_weights`.
     gamma, protection, cov_model, covariance, priors, engine
         See :func:`dsstan.fit`.
     seed
@@ -45,6 +50,10 @@ def protect(table: Any, formula: str, **options: Any) -> Synthesis:
         Go on although a fit failed its verdict.
     strict, rounding, imputations
         See :func:`dsstan.synthesise`.
+    accept_proxy
+        Names of columns outside the formula that may be published although they predict the
+        response (:func:`dsstan.table.column_roles.check_proxies`); an intruder's numbers count
+        them.
     by_row_groups
         Take ``table`` as the path of a Parquet file, or of a folder of them, of which only the
         needed columns come into memory; see :func:`dsstan.table.parquet.prepare_parquet`.
@@ -73,6 +82,7 @@ protect.__signature__ = _own.replace(  # type: ignore[attr-defined]
 
 def make_release(table: Any, formula: str, options: ReleaseOptions) -> Synthesis:
     """The copies of a table; :func:`protect` takes the options as keywords."""
+    options.refuse_search()
     problem = prepare_release(table, formula, options)
     run = partial(fit, problem, covariance=options.covariance, **options.fitting)
     return draw_release(run, options, root_seed(options.seed))
@@ -83,8 +93,22 @@ def prepare_release(table: Any, formula: str, options: ReleaseOptions) -> Proble
     problem = options.prepare(table, formula)
     if options.imputations is not None or problem.n_missing:
         check_imputations(problem, options.copies, options.imputations)
+    if options.weights is not None:
+        _check_weights(problem, options.weights)
     check_order(problem)
+    check_proxies(problem, options.accept_proxy or (), columns_going_out(problem))
     return problem
+
+
+def _check_weights(problem: Problem, column: str) -> None:
+    """Refuse, before any sampling, a column that can't hold weights, or goes out."""
+    own_weights(problem, column)
+    if column in columns_going_out(problem):
+        raise InputError(
+            f"column {column!r} holds the weights, which tell who is protected and are never "
+            "published: take it out of the formula and of publish, or give the weights in a column "
+            "of their own"
+        )
 
 
 def draw_release(
@@ -92,16 +116,8 @@ def draw_release(
 ) -> Synthesis:
     """Fit, flag, fit again and synthesise.
 
-    Parameters
-    ----------
-    run
-        Fits the model; takes what sets the two fits apart.
-    options
-        What is flagged, how it is protected, and how copies are drawn.
-    root
-        Root seed of the three stages.
-    given
-        Copies of the former columns; see :func:`dsstan.synthesise`.
+    ``run`` fits the model, and takes what sets the two fits apart; ``root`` is the seed of all
+    three stages, and ``given`` are copies of the former columns (:func:`dsstan.synthesise`).
     """
     free_seed, kept_seed, copies_seed = stage_seeds(root)
     free = run(seed=free_seed)

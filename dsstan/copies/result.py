@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dsstan.core import above
-from dsstan.core.errors import InputError
+from dsstan.core.arrays import Floats, Indices
+from dsstan.core.display import Card, Shown
+from dsstan.core.errors import InputError, whole_number
 from dsstan.core.seeds import (
     COMPARISON,
     FRESH_BITS,
@@ -23,18 +24,17 @@ from dsstan.core.seeds import (
     stream,
 )
 from dsstan.models.result import Fit
-from dsstan.table.formula import Design
+from dsstan.table.dialect import Dialect
+from dsstan.table.formulas.formula import Design
 from dsstan.table.problem import Problem, require_complete
 from dsstan.table.rounding import Rounding
-
-Floats = NDArray[np.float64]
 
 # Whole numbers that every float holds.
 _EXACT = 2.0**53
 
 
-@dataclass(frozen=True, eq=False)
-class Synthesis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Synthesis(Shown):
     """L copies of the table, and how they were made.
 
     Attributes
@@ -63,24 +63,42 @@ class Synthesis:
         Confidential.
     seed_bits
         Bits of the seed that the caller gave, or 128 where a fresh one was drawn.
+    noise
+        sd of the independent noise added to each value of every copy, modelled scale, shape
+        (N,); None where none was added. Confidential.
+    workers
+        Threads that drew the copies, and that draw others to compare with; no byte depends on it.
     """
 
     fit: Fit
     values: Floats = field(repr=False)
     effect: str
-    draw_index: NDArray[np.intp] = field(repr=False)
+    draw_index: Indices = field(repr=False)
     seed: int = field(repr=False)
     seconds: float
     accepted: tuple[bool, bool] = (False, False)
     moved_share: float = 0.0
     rounding: Rounding | None = field(repr=False, default=None)
     seed_bits: int = field(repr=False, default=FRESH_BITS)
+    noise: Floats | None = field(repr=False, default=None)
+    workers: int = field(repr=False, default=1)
 
-    def __repr__(self) -> str:
+    def _line(self) -> str:
         return (
             f"Synthesis of {self.problem.name!r}: {self.copies} copies of "
             f"{self.problem.n_records} records, {int(self.fit.flagged.sum())} flagged, "
-            f"protection {self.fit.protection}, carrying {self.effect}"
+            f"protection {self.fit.protection}"
+        )
+
+    def _card(self) -> Card:
+        names = ", ".join(step.problem.response for step in self.steps)
+        return Card(
+            (
+                ("synthetic", names),
+                ("formula", self.problem.formula),
+                ("spatial effect", self.effect),
+                ("fit", str(self.fit.verdict)),
+            )
         )
 
     @property
@@ -94,7 +112,7 @@ class Synthesis:
         return {f.kind: f for f in (self.fit.start, self.fit) if f is not None}
 
     @property
-    def imputation(self) -> NDArray[np.intp] | None:
+    def imputation(self) -> Indices | None:
         """Number, from 1, of the imputation behind each copy, shape (L,); None where the
         response was missing nowhere."""
         return None
@@ -106,7 +124,12 @@ class Synthesis:
 
     def table(self, copy: int) -> pd.DataFrame:
         """Copy number ``copy``, from 0: the input table with the response replaced."""
-        return self.problem.with_response(self.values[copy])
+        number = whole_number(copy)
+        if number is None or not -self.copies <= number < self.copies:
+            raise InputError(
+                f"copies are counted from 0 to {self.copies - 1}, and copy {copy!r} was asked for"
+            )
+        return self.problem.with_response(self.values[number])
 
     def native(self, copy: int) -> Any:
         """Copy number ``copy``, from 0, as the kind of table that was given to ``prepare``.
@@ -180,6 +203,7 @@ class Synthesis:
             fit,
             self.copies,
             seed=seed_of(stream(self.seed, COMPARISON)),
+            workers=self.workers,
             accept_failed=True,
             accept_few_draws=True,
             rounding="none" if self.rounding is None else "auto",
@@ -198,20 +222,35 @@ class Synthesis:
         *,
         format: str = "csv",
         csv_text: str = "refuse",
+        floor: float | str | None = None,
+        accept_below_floor: bool = False,
+        reason: str | None = None,
         report: bool = True,
+        dialect: Dialect | None = None,
     ) -> Path:
         """Write the release; see :func:`dsstan.release.write.write_release`."""
-        how = {"format": format, "csv_text": csv_text, "report": report}
+        how = {"format": format, "csv_text": csv_text, "report": report, "reason": reason}
+        how["dialect"] = dialect
+        how |= {"floor": floor, "accept_below_floor": accept_below_floor}
         return Path(above.call("Synthesis.write", self, folder, **how))
+
+    def publish(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        to: str | os.PathLike[str],
+        reason: str | None = None,
+    ) -> Any:
+        """Publish what :meth:`write` wrote to ``folder``; see
+        :func:`dsstan.release.publication.publish.publish`."""
+        return above.call("Synthesis.publish", self, folder, to=to, reason=reason)
 
 
 def require_one_column(release: Synthesis) -> None:
     """Refuse a release of several synthetic columns, and gaps in the response.
 
-    Raises
-    ------
-    InputError
-        If there are: the measure takes each record's covariates and its truth as they are.
+    Raises InputError if there are: the measure takes each record's covariates and its truth as they
+    are.
     """
     require_complete(release.problem)
     if len(release.steps) > 1:

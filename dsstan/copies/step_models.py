@@ -20,8 +20,6 @@ from dsstan.models.groups.groups import read_groups
 from dsstan.models.result import Fit
 from dsstan.table.problem import Problem
 
-__all__ = ["OF_A_MODEL", "OUTCOMES", "StepModel"]
-
 COUNTS = ("poisson", "negative binomial", "bernoulli")
 OUTCOMES = ("gaussian", *COUNTS, "bracketed", "grouped")
 """How the column of a step may be modelled, by the name in a job."""
@@ -81,16 +79,14 @@ class StepModel:
 
     def check_options(self, options: ReleaseOptions) -> None:
         """Refuse a protection that the model does not have."""
+        options.refuse_search()
         if self.outcome in COUNTS and not protection_of(options.protection).latent:
             raise InputError(f'a count is protected as "paper" does, got {options.protection!r}')
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse, before any sampling, a table that the model can't take.
 
-        Raises
-        ------
-        InputError
-            If so; see the fit of the model.
+        Raises InputError if so; see the fit of the model.
         """
         if self.outcome in COUNTS:
             check_counts(problem, self.outcome)

@@ -13,31 +13,37 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.options import ReleaseOptions, StrataKeywords
 from dsstan.copies.protect import protect
 from dsstan.copies.published import check_public
 from dsstan.copies.result import Synthesis
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.distributed import connect
-from dsstan.core.errors import DsstanError, DsstanWarning, InputError, ReleaseError, describe_rows
+from dsstan.core.errors import (
+    DsstanError,
+    DsstanWarning,
+    InputError,
+    ReleaseError,
+    check_count,
+    describe_rows,
+)
 from dsstan.core.executors import ThisProcess
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import STRATA, root_seed, seed_bits, seed_of, stream
 from dsstan.engines import get_engine
-from dsstan.table.formula import parse
+from dsstan.table.columns import as_pandas, check_frame
+from dsstan.table.formulas.formula import parse
 from dsstan.table.order_leaks import check_rows, ranks_like_response
-from dsstan.table.problem import _as_pandas, _check_frame
 
 __all__ = ["LEAST_RECORDS", "Failure", "StrataRelease", "fit_strata"]
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
 
 LEAST_RECORDS = 50
 """A stratum of fewer records is too small by default, since the priors would decide."""
@@ -92,14 +98,14 @@ class StrataRelease:
     by: str
     response: str
     values: Floats = field(repr=False)
-    rows: Places = field(repr=False)
+    rows: Indices = field(repr=False)
     parts: Mapping[str, Synthesis] = field(repr=False)
     failed: Mapping[str, Failure]
     seed: int = field(repr=False)
     seeds: Mapping[str, int] = field(repr=False)
     seconds: float
     _frame: pd.DataFrame = field(repr=False)
-    _order: Places = field(repr=False)
+    _order: Indices = field(repr=False)
 
     @property
     def copies(self) -> int:
@@ -138,7 +144,7 @@ def fit_strata(
     seed: int | None = None,
     cluster: Any = None,
     progress: bool | None = None,
-    **settings: Any,
+    **settings: Unpack[StrataKeywords],
 ) -> StrataRelease:
     """Protect every stratum of a table by itself, and put the copies together.
 
@@ -147,8 +153,8 @@ def fit_strata(
     table, formula, coords
         See :func:`dsstan.prepare`. The response is missing nowhere.
     by
-        The column that names the strata. It is published as it is, like every column but the
-        response: it must be one of the table, and not the response.
+        The column that names the strata. It is published as it is, as if ``publish`` named it:
+        it must be one of the table, and not the response.
     copies
         L.
     least
@@ -187,8 +193,8 @@ def fit_strata(
         What a stratum warns of, with its name; and how many rows were left out.
     """
     begin = time.perf_counter()
-    frame, response = _as_pandas(table), parse(formula).response
-    _check_frame(frame)
+    frame, response = as_pandas(table), parse(formula).response
+    check_frame(frame)
     _check_arguments(copies, least, on_failure, settings)
     labels = _labels(frame, by, response)
     _check_whole(frame, response)
@@ -204,6 +210,7 @@ def fit_strata(
     # The engine of this process: a worker might choose another, and other draws with it.
     engine = get_engine(settings.pop("engine", "auto")).name
     common = {"coords": coords, "copies": copies, "engine": engine, **settings}
+    common["publish"] = [by, *(settings.get("publish") or ())]
     calls = {
         name: (frame.iloc[rows], formula, {**common, "name": name, "seed": seeds[name]})
         for name, rows in places.items()
@@ -241,8 +248,7 @@ def _check_arguments(copies: int, least: int, on_failure: str, settings: Mapping
     """Refuse at once what every stratum would refuse."""
     if on_failure not in ON_FAILURE:
         raise InputError(f"on_failure must be one of {', '.join(ON_FAILURE)}, got {on_failure!r}")
-    if isinstance(least, bool) or not isinstance(least, int | np.integer) or least < 1:
-        raise InputError("least must be a whole number of at least 1")
+    check_count("least", least)
     if settings.get("missing", "refuse") != "refuse":
         raise InputError("a response that is missing in some records can't be drawn by strata")
     for name in ("name", "resume"):
@@ -323,7 +329,7 @@ def _reason(error: Exception) -> str:
 
 
 def _check_failed(
-    failed: Mapping[str, Failure], places: Mapping[str, Places], on_failure: str
+    failed: Mapping[str, Failure], places: Mapping[str, Indices], on_failure: str
 ) -> None:
     """Release nothing where a stratum has no copies, unless it is left out and others have."""
     if failed and on_failure == "refuse":

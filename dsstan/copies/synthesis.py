@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dsstan.copies.chain import synthesise_given
-from dsstan.copies.draw import synthesise_plain
+from dsstan.copies.draw import Drawing, draw_column
 from dsstan.copies.imputation import synthesise_completed
 from dsstan.copies.result import Synthesis
-from dsstan.core.errors import InputError
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import InputError, check_count
 from dsstan.models.result import Fit
 
 
@@ -25,6 +24,7 @@ def synthesise(
     rounding: str = "auto",
     imputations: int | None = None,
     given: Synthesis | None = None,
+    noise: float | Floats | None = None,
     progress: bool | None = None,
 ) -> Synthesis:
     """Replace the sensitive values by L posterior-predictive draws.
@@ -67,6 +67,12 @@ def synthesise(
         synthetic values of their copy l, and the result is the release of both (of all, where
         they were drawn given others). Their formula must not use this response.
 
+    noise
+        sd of independent noise added to each value of every copy, on the modelled scale (under
+        log, 0.04 is about four per cent): one number, or one a record. An intruder's numbers
+        count it (:func:`dsstan.assess`). For :func:`dsstan.fit` under the exact covariance, of
+        one column without gaps.
+
     Raises
     ------
     ConvergenceError
@@ -74,16 +80,20 @@ def synthesise(
     InputError
         If L is below 1 or above the number of draws, or the effect is unknown.
     """
-    how: dict[str, Any] = {
-        "seed": seed,
-        "effect": effect,
-        "workers": workers,
-        "accept_failed": accept_failed,
-        "accept_few_draws": accept_few_draws,
-        "strict": strict,
-        "rounding": rounding,
-        "progress": progress,
-    }
+    copies, workers = check_count("copies", copies), check_count("workers", workers)
+    how = Drawing(
+        seed=seed,
+        effect=effect,
+        workers=workers,
+        accept_failed=accept_failed,
+        accept_few_draws=accept_few_draws,
+        strict=strict,
+        rounding=rounding,
+        progress=progress,
+        noise=noise,
+    )
+    if noise is not None and (given is not None or fit.problem.n_missing):
+        raise InputError("noise is added to the copies of one column without gaps: leave it out")
     if given is not None:
         if imputations is not None:
             raise InputError("imputations are for a missing response, which a chain can't have")
@@ -91,9 +101,9 @@ def synthesise(
             raise InputError(
                 f"the given release has {given.copies} copies: ask for as many, not {copies}"
             )
-        return synthesise_given(fit, given, **how)
+        return synthesise_given(fit, given, how)
     if fit.problem.n_missing:
-        return synthesise_completed(fit, copies, imputations, **how)
+        return synthesise_completed(fit, copies, imputations, how)
     if imputations is not None:
         raise InputError("imputations are for a missing response, and none is missing")
-    return synthesise_plain(fit, copies, **how)
+    return draw_column(fit, copies, how, Synthesis)

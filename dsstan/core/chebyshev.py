@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dsstan.core.arrays import Floats
+
 Bounds = tuple[float, float]
 
 

@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from numbers import Integral
 from typing import Any
 
-from dsstan.core.errors import DsstanWarning, EngineError, InputError
+from dsstan.core.errors import DsstanWarning, EngineError, InputError, check_count, is_number
 from dsstan.core.executors import (
     KILLED,
     Executor,
@@ -145,10 +144,8 @@ def connect(cluster: Any) -> Iterator[Executor]:
     """
     if isinstance(cluster, Executor):
         yield cluster
-    elif isinstance(cluster, Integral) and not isinstance(cluster, bool):
-        if cluster < 1:
-            raise InputError(f"cluster must be at least 1 worker process, got {cluster}")
-        processes = LocalProcesses(int(cluster))
+    elif is_number(cluster):
+        processes = LocalProcesses(check_count("cluster", cluster))
         try:
             processes.start()
             yield processes

@@ -10,13 +10,15 @@ import re
 from typing import TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dsstan.core.arrays import Truths
 
 __all__ = [
     "ConvergenceError",
     "CoordinateError",
     "DatasetError",
     "DisclosureError",
+    "DsstanDeprecationWarning",
     "DsstanError",
     "DsstanWarning",
     "EngineError",
@@ -25,8 +27,10 @@ __all__ = [
     "ReleaseError",
     "SurfaceError",
     "TableError",
+    "check_count",
     "describe_rows",
     "is_number",
+    "whole_number",
 ]
 
 _ROWS_SHOWN = 5
@@ -84,6 +88,10 @@ class DsstanWarning(UserWarning):
     """Issued when a result is usable but rests on something the user should know."""
 
 
+class DsstanDeprecationWarning(DsstanWarning, DeprecationWarning):
+    """Issued when something works for one more version only."""
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Whether an argument is one number; NaN and the infinities count.
 
@@ -95,21 +103,52 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def check_count(name: str, value: object) -> None:
-    """Refuse what is no whole number from 1 on.
+def whole_number(value: object) -> int | None:
+    """The whole number that an argument is, or None; 20.0, which is how R sends 20, is 20.
+
+    Examples
+    --------
+    >>> [whole_number(v) for v in (20, 20.0, np.int64(3), 20.5, float("inf"), True, "20")]
+    [20, 20, 3, None, None, None, None]
+    """
+    if not is_number(value) or (not isinstance(value, int) and not float(value).is_integer()):
+        return None
+    return int(value)
+
+
+MOST = {
+    "chains": (1_000, "each is a run of the sampler of its own"),
+    "warmup": (100_000_000, "such a chain would run for days"),
+    "samples": (1_000_000, "all draws are held in memory"),
+    "max_treedepth": (20, "a trajectory has 2 to this power steps"),
+    "workers": (1_000, "each is a thread of this machine"),
+    "cluster": (1_000, "each is a process of this machine"),
+    "neighbours": (1_000, "the work grows with their cube: take the exact covariance"),
+    "knots": (20_000, "all pairs of knots are held in memory"),
+    "nodes": (1_000, "each node of phi is a decomposition of the table's covariance"),
+}
+"""Largest whole numbers that are taken, by the name of the argument, and why not larger ones."""
+
+
+def check_count(name: str, value: object, least: int = 1) -> int:
+    """The whole number that an argument is, between the least and the most that make sense.
 
     Raises
     ------
     InputError
-        If it is none.
+        If it is no whole number, below or above.
     """
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < 1:  # type: ignore[operator]
-        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+    whole = whole_number(value)
+    if whole is None or whole < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    most, why = MOST.get(name, (whole, ""))
+    if whole > most:
+        raise InputError(f"{name} must be at most {most:,}, got {whole:,}: {why}")
+    return whole
 
 
-def describe_rows(bad: NDArray[np.bool_]) -> str:
-    """Say which rows are meant, for an error message.
+def describe_rows(bad: Truths) -> str:
+    """How many rows, and the positions of at most the first five, from 0, for an error message.
 
     Positions are given rather than index labels: a label may itself be confidential.
 
@@ -117,11 +156,6 @@ def describe_rows(bad: NDArray[np.bool_]) -> str:
     ----------
     bad
         True for each row meant, shape (N,).
-
-    Returns
-    -------
-    str
-        The number of rows and the positions of at most the first five, counted from 0.
 
     Examples
     --------

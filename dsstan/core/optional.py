@@ -9,11 +9,11 @@ from typing import Any
 
 from dsstan.core.errors import InputError
 
-__all__ = ["needed", "place_of"]
-
 
 def needed(module: str, extra: str) -> Any:
     """Import a module of an optional library.
+
+    Raises InputError if the library is not installed; the message says how to install it.
 
     Parameters
     ----------
@@ -21,11 +21,6 @@ def needed(module: str, extra: str) -> Any:
         Its name, with dots where it lies inside a package.
     extra
         The extra of dsstan that installs the library.
-
-    Raises
-    ------
-    InputError
-        If the library is not installed; the message says how to install it.
 
     Examples
     --------

@@ -15,8 +15,6 @@ from platformdirs import user_state_path
 
 from dsstan.core.private_file import write_private
 
-__all__ = ["note_place", "noted_places"]
-
 _MOST = 100
 _LARGEST = 1_000_000
 

@@ -25,7 +25,6 @@ class Watcher(Protocol):
 
     def step(self, label: str) -> AbstractContextManager[Advance]:
         """A step begins; it ends with the block. Yields what takes the share done."""
-        ...
 
 
 _watcher: Watcher | None = None

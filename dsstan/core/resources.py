@@ -10,24 +10,19 @@ from pathlib import Path
 
 from dsstan.core.errors import DsstanError
 
-__all__ = ["data_folder", "stan_folder"]
-
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def stan_folder() -> Path:
     """Folder that holds the Stan programs.
 
+    Raises DsstanError if neither folder exists.
+
     Returns
     -------
     Path
         ``_stan`` inside the package where the package is installed, else the checkout's
         ``stan``.
-
-    Raises
-    ------
-    DsstanError
-        If neither folder exists.
     """
     return _folder("stan", _PACKAGE)
 
@@ -35,16 +30,13 @@ def stan_folder() -> Path:
 def data_folder() -> Path:
     """Folder that holds the data files which come with the package.
 
+    Raises DsstanError if neither folder exists.
+
     Returns
     -------
     Path
         ``_data`` inside the package where the package is installed, else the checkout's
         ``data``.
-
-    Raises
-    ------
-    DsstanError
-        If neither folder exists.
 
     Examples
     --------

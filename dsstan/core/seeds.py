@@ -7,22 +7,20 @@ import secrets
 
 import numpy as np
 
-from dsstan.core.errors import InputError
+from dsstan.core.errors import InputError, whole_number
 
 
 def root_seed(seed: int | None) -> int:
     """The seed given, or a fresh one of 128 bits that nobody can guess.
 
-    Raises
-    ------
-    InputError
-        If the seed is no whole number from 0 on.
+    Raises InputError if the seed is no whole number from 0 on.
     """
     if seed is None:
         return secrets.randbits(FRESH_BITS)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+    whole = whole_number(seed)
+    if whole is None or whole < 0:
         raise InputError("seed must be a whole number from 0 on, or None for a fresh one")
-    return int(seed)
+    return whole
 
 
 FRESH_BITS = 128
@@ -34,8 +32,8 @@ GUESSABLE_BITS = 96
 def seed_bits(seed: int | None) -> int:
     """Bits of a seed that was given, or of the fresh one that is drawn where there is none.
 
-    Who has the copies, the code and the settings can try every small seed: the noise of the right
-    one goes with the copies.
+    Anybody with the copies, the code and the settings can try every small seed. The right one is
+    recognised, as its noise fits the copies.
 
     Examples
     --------
@@ -59,7 +57,7 @@ def seed_of(sequence: np.random.SeedSequence) -> int:
     return int.from_bytes(sequence.generate_state(4, np.uint32).tobytes(), "little")
 
 
-STARTS, COPIES, LATENT, COMPARISON, FRONTIER, IMPUTATION, STRATA = range(7)
+STARTS, COPIES, LATENT, COMPARISON, FRONTIER, IMPUTATION, STRATA, ROUNDING = range(8)
 """Uses of a root seed; each has a spawn key of its own."""
 
 
@@ -72,7 +70,7 @@ def stream(seed: int, use: int, label: bytes = b"") -> np.random.SeedSequence:
         Root seed.
     use
         One of :data:`STARTS`, :data:`COPIES`, :data:`LATENT`, :data:`COMPARISON`,
-        :data:`FRONTIER`, :data:`IMPUTATION`, :data:`STRATA`.
+        :data:`FRONTIER`, :data:`IMPUTATION`, :data:`STRATA`, :data:`ROUNDING`.
     label
         What sets one product apart from another of the same use, so that two
         releases of one seed do not share their noise.

@@ -31,7 +31,7 @@ except ImportError:  # not on Windows, where no leftover is ever taken for one
 
 from dsstan.core.errors import InputError
 from dsstan.core.places import note_place, noted_places
-from dsstan.core.private_file import keep_private, lasting_folder, write_private
+from dsstan.core.private_file import check_parent, keep_private, lasting_folder, write_private
 
 __all__ = [
     "Leftover",
@@ -57,16 +57,20 @@ def work_parent(named: str | os.PathLike[str] | None = None) -> Path:
     Raises
     ------
     InputError
-        If a folder is named that is not there or can't be written to.
+        If a folder is named that is not there or can't be written to, or other users could
+        replace what is made there.
     """
     named = named if named is not None else os.environ.get("DSSTAN_WORKDIR") or None
     if named is None:
-        return Path(tempfile.gettempdir())
+        path = Path(tempfile.gettempdir())
+        check_parent(path)
+        return path
     path = Path(named).expanduser().absolute()
     if not path.is_dir():
         raise InputError(f"the working folder {path} is not there: make it, or name another")
     if not os.access(path, os.W_OK | os.X_OK):
         raise InputError(f"the working folder {path} can't be written to: name another")
+    check_parent(path)
     return path
 
 
@@ -110,11 +114,11 @@ def private_folder(
 
 
 @contextmanager
-def temporaries(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+def temporaries() -> Iterator[Path]:
     """Let all temporary files of this process and its children be made in a private folder."""
     names = ("TMPDIR", "TEMP", "TMP")
     before = tempfile.tempdir, {key: os.environ.get(key) for key in names}
-    base = work_parent(parent)
+    base = work_parent()
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(private_folder(base))

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.covariance.protection import NO_PROTECTION, informs
 from dsstan.table.problem import Problem
 
-Floats = NDArray[np.float64]
+NO_NOISE = (
+    "added noise is counted in what an intruder learns under the exact covariance alone: leave "
+    'noise out, or fit with covariance="exact"'
+)
+"""Why noise is refused under an approximated covariance."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class SpatialModel:
     """Whether A changes from draw to draw; ``with_smoothing_at`` then gives that of one draw."""
 
     @property
-    def informing(self) -> NDArray[np.intp]:
+    def informing(self) -> Indices:
         """Positions of the records that inform the fit.
 
         They are those with a response; under ``cut`` the unflagged of them.
@@ -135,7 +139,7 @@ class Covariance(ABC):
     def statistics(self, model: SpatialModel) -> Any:
         """Where the statistics of the likelihood surface come from.
 
-        A :class:`dsstan.covariance.likelihood_surface.Statistics`; of an approximation a
+        A :class:`dsstan.covariance.surface_statistics.Statistics`; of an approximation a
         ``dsstan.covariance.window.PartialStatistics``.
         """
 
@@ -153,7 +157,11 @@ class Covariance(ABC):
 
     @abstractmethod
     def attack_terms(
-        self, model: SpatialModel, points: Sequence[Parameters], carried: Floats
+        self,
+        model: SpatialModel,
+        points: Sequence[Parameters],
+        carried: Floats,
+        noise: Floats | None = None,
     ) -> list[Terms]:
         """The intruder's terms of every record, at each of some draws.
 
@@ -165,11 +173,18 @@ class Covariance(ABC):
             Draws; their coefficients are integrated out under flat priors.
         carried
             Factor on w in the copies, shape (N,).
+        noise
+            sd of the independent noise added to each value of a copy, shape (N,), or None; of the
+            exact covariance alone.
         """
 
     @abstractmethod
     def draws_by_default(
-        self, model: SpatialModel, carried: Floats, records: int | None = None
+        self,
+        model: SpatialModel,
+        carried: Floats,
+        records: int | None = None,
+        noise: Floats | None = None,
     ) -> int:
         """Posterior draws that the intruder's terms are averaged over, unless others are asked for.
 

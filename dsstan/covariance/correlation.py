@@ -18,9 +18,9 @@ section 2.7), in the scale of ``fields::Matern(d, range = 1 / phi)``. The paper'
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "dissimilarity",
 ]
 
-Floats = NDArray[np.float64]
 
 CORRELATIONS = ("exponential", "matern32", "matern52")
 """Names, in the order of the codes 1, 2, 3 of the Stan programs."""
@@ -69,7 +68,7 @@ def correlation_words(name: str) -> str:
 
 
 def correlation(d: Floats, phi: float, name: str = "exponential") -> Floats:
-    """Correlation at distances.
+    """Correlation at distances, of their shape.
 
     Parameters
     ----------
@@ -79,11 +78,6 @@ def correlation(d: Floats, phi: float, name: str = "exponential") -> Floats:
         Decay, inverse of their unit.
     name
         One of :data:`CORRELATIONS`.
-
-    Returns
-    -------
-    ndarray
-        Of the shape of ``d``.
 
     Examples
     --------
@@ -127,17 +121,12 @@ def correlation_distance(c: float, phi: float, name: str = "exponential") -> flo
 
 
 def dissimilarity(d: Floats, phi: float, name: str = "exponential") -> Floats:
-    """1 - correlation, exact to rounding also at short distances.
+    """1 - correlation, from 0 to 1, exact to rounding also at short distances, of their shape.
 
     Parameters
     ----------
     d, phi, name
         As :func:`correlation` takes them.
-
-    Returns
-    -------
-    ndarray
-        Of the shape of ``d``, from 0 to 1.
 
     Examples
     --------

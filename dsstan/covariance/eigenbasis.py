@@ -17,17 +17,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
+from dsstan.core.arrays import Floats, Truths
 from dsstan.core.chebyshev import ChebyshevGrid
 from dsstan.covariance.base import Parameters, SpatialModel, Terms
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.protection import NO_PROTECTION, protection_of
 from dsstan.table.problem import Problem
-
-Floats = NDArray[np.float64]
 
 TINY = 1e-300
 """Replaces 0 where a logarithm is taken."""
@@ -200,7 +198,7 @@ def _quadratic(rows: Floats, middle: Floats) -> Floats:
     return np.asarray(np.sum((rows @ middle) * rows, axis=1))
 
 
-def alone(X: Floats) -> NDArray[np.bool_]:
+def alone(X: Floats) -> Truths:
     """Records with a coefficient of their own: P_ii is 0 whatever the covariance."""
     q, _ = np.linalg.qr(X)
     return np.asarray(1.0 - np.sum(q**2, axis=1) < ALONE)

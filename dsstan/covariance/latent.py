@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.spatial.distance import cdist
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.correlation import correlation
-from dsstan.covariance.likelihood_surface import smoothed_correlation
 from dsstan.covariance.protection import removed_variance
-
-Floats = NDArray[np.float64]
+from dsstan.covariance.surface_statistics import smoothed_correlation
 
 
 def correlation_factor(R: Floats) -> Floats:
@@ -33,10 +31,8 @@ def correlation_factor(R: Floats) -> Floats:
 def require_gaussian(model: SpatialModel) -> None:
     """Refuse a fit whose response is not Gaussian given the spatial effect.
 
-    Raises
-    ------
-    InputError
-        If so: the closed forms of the attacker and of kriging hold for the Gaussian alone.
+    Raises InputError if so: the closed forms of the attacker and of kriging hold for the Gaussian
+    alone.
     """
     if model.outcome != "Gaussian":
         raise InputError(
@@ -48,10 +44,7 @@ def require_gaussian(model: SpatialModel) -> None:
 def require_exact(model: SpatialModel) -> None:
     """Refuse a fit whose covariance is approximated.
 
-    Raises
-    ------
-    InputError
-        If so: what needs it inverts an N x N matrix.
+    Raises InputError if so: what needs it inverts an N x N matrix.
     """
     if model.covariance.approximate:
         raise InputError(
@@ -71,17 +64,7 @@ ALL_PAIRS_MATRICES = 26
 def require_all_pairs(what: str, *models: SpatialModel) -> None:
     """Refuse, before anything is computed, fits that a measure of all pairs can't take.
 
-    Parameters
-    ----------
-    what
-        The function, as it is called.
-    models
-        The fits it would take, of one problem.
-
-    Raises
-    ------
-    InputError
-        If a covariance is approximated, or there are more than 5000 records.
+    Raises InputError if a covariance is approximated, or there are more than 5000 records.
     """
     limit = f"{what}() takes the exact covariance, up to {ALL_PAIRS_LIMIT:,} records"
     instead = 'prepare() fewer records and fit them with covariance="exact"'
@@ -123,8 +106,8 @@ class LatentModel:
         self.y = problem.y[self.rows]
         self.X = problem.X[self.rows]
         self.sites = problem.unique_sites
-        self.site = problem.site
-        self.site_rows = problem.site[self.rows]
+        self.site = problem.site_index
+        self.site_rows = problem.site_index[self.rows]
         self.parts = lru_cache(maxsize=1)(self._factor)
 
     def _factor(self, phi: float) -> tuple[Floats, Floats, Floats]:

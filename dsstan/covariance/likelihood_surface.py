@@ -1,31 +1,62 @@
-"""The profile surface: the statistics that make a gradient independent of N.
+"""The profile surface, which makes a gradient independent of N.
 
-With V = sigma_sq C, C = M(phi) + r I and r = tau_sq / sigma_sq, the likelihood
-needs only log|C| and Z' C^-1 Z, Z = [Q, e] (an orthonormal basis of X and the
-least-squares residuals). Both are smooth in (log phi, log r). They are computed
-at Chebyshev nodes with LAPACK and interpolated; ``stan/surface.stan`` samples
-from them, and ``stan/unrestricted.stan`` builds the same from natural data.
+The statistics of the likelihood (:mod:`dsstan.covariance.surface_statistics`) are smooth in
+(log phi, log r). They are computed at Chebyshev nodes and interpolated; ``stan/surface.stan``
+samples from them, and ``stan/unrestricted.stan`` builds the same from natural data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
+from dsstan.core.arrays import Floats
 from dsstan.core.chebyshev import Bounds, ChebyshevGrid, log_position_inv
-from dsstan.core.errors import SurfaceError
-from dsstan.covariance.correlation import correlation
-from dsstan.covariance.protection import protection_of, removed_variance
+from dsstan.core.errors import SurfaceError, check_count
+from dsstan.covariance.surface_statistics import (
+    ExactStatistics,
+    Rotation,
+    Statistics,
+    best_at,
+    coefficients_at,
+    exact_statistics,
+    matrix_of,
+    node_statistics,
+    response_log_density,
+    rotate,
+    smoothed_correlation,
+)
 
-Floats = NDArray[np.float64]
+__all__ = [
+    "DEFAULT_NODES",
+    "HELD_OUT_PHI",
+    "MOST_NODES",
+    "SMOOTH_NODES",
+    "TOLERANCE",
+    "ExactStatistics",
+    "Interpolant",
+    "Rotation",
+    "Statistics",
+    "Surface",
+    "best_at",
+    "build_surface",
+    "coefficients_at",
+    "error_at",
+    "first_nodes",
+    "interpolate",
+    "matrix_of",
+    "node_statistics",
+    "response_log_density",
+    "rotate",
+    "smoothed_correlation",
+    "surface_of",
+]
+
 
 TOLERANCE = 1e-4
 """Largest error of the log density at a held-out point that a fit may have."""
@@ -38,148 +69,6 @@ SMOOTH_NODES = (48, 84)
 """Nodes (G, H) to begin with; the second for Matern 5/2, whose R comes nearer to singular."""
 
 MOST_NODES = (64, 112)
-_LOG_PI_2 = float(np.log(2.0 * np.pi))
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """The data rotated by a basis of X: y - X beta = Z [T (b - beta), 1].
-
-    Attributes
-    ----------
-    Z
-        [Q, e], shape (n, P + 1).
-    T
-        Upper triangular, X = Q T, shape (P, P).
-    b
-        Least-squares coefficients, shape (P,).
-    """
-
-    Z: Floats
-    T: Floats
-    b: Floats
-
-
-def rotate(X: Floats, y: Floats) -> Rotation:
-    """Orthonormal basis of X beside the least-squares residuals.
-
-    Parameters
-    ----------
-    X, y
-        Design matrix (n, P) of full rank; response (n,).
-    """
-    q, t = np.linalg.qr(X)
-    sign = np.where(np.diag(t) < 0, -1.0, 1.0)
-    q, t = q * sign, t * sign[:, None]
-    b = solve_triangular(t, q.T @ y)
-    b = b + solve_triangular(t, q.T @ (y - X @ b))
-    return Rotation(np.column_stack([q, y - X @ b]), t, b)
-
-
-def smoothed_correlation(
-    d: Floats, phi: float, a_diag: Floats, protection: str, cov_model: str = "exponential"
-) -> Floats:
-    """The matrix M in V = sigma_sq (M + r I), shape (n, n).
-
-    Parameters
-    ----------
-    d
-        Distances among the informing records, shape (n, n).
-    phi
-        Decay, inverse of their unit.
-    a_diag
-        Diagonal of A of those records, shape (n,).
-    protection
-        ``"paper"``, ``"preserving"`` or ``"cut"``; under ``"preserving"``
-        I - A^2 is added, the variance that smoothing removes.
-    cov_model
-        Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`.
-    """
-    m = correlation(d, phi, cov_model)
-    if np.any(a_diag != 1.0):
-        m *= a_diag[:, None] * a_diag[None, :]
-    if protection_of(protection).variance_returns:
-        m[np.diag_indices_from(m)] += removed_variance(a_diag, protection)
-    return m
-
-
-def node_statistics(m: Floats, z: Floats, r: Floats) -> Floats:
-    """Scaled statistics of C = M + r I at several nugget ratios.
-
-    M is reduced to tridiagonal form once, the reflectors are applied to Z
-    alone, and each r costs one tridiagonal solve.
-
-    Parameters
-    ----------
-    m
-        Symmetric, non-negative definite, shape (n, n).
-    z
-        Rotated data, shape (n, k).
-    r
-        Nugget ratios, shape (H,).
-
-    Returns
-    -------
-    ndarray
-        Shape (H, 1 + k (k + 1) / 2): log|C| - n log(1 + r), then the lower
-        triangle, row by row, of (1 + r) Z' C^-1 Z.
-    """
-    n, k = z.shape
-    rows, cols = np.tril_indices(k)
-    out = np.empty((len(r), 1 + rows.size))
-    if n == 1:
-        diagonal, off, qz = m[0].copy(), np.zeros(1), z
-    else:
-        work, _ = lapack.dsytrd_lwork(n, lower=1)
-        reflectors, diagonal, off, tau, _ = lapack.dsytrd(
-            np.asfortranarray(m), lower=1, lwork=int(work), overwrite_a=0
-        )
-        qz = np.array(z, order="C")
-        for i in range(n - 1):
-            v = reflectors[i + 1 :, i].copy()
-            v[0] = 1.0
-            qz[i + 1 :] -= np.outer(tau[i] * v, v @ qz[i + 1 :])
-    for h, ratio in enumerate(r):
-        pivots, ratios, info = lapack.dpttrf(diagonal + ratio, off)
-        if info != 0:
-            raise SurfaceError(
-                "the covariance is not positive definite at a node of the surface; "
-                "raise the lower bound of tau_sq / sigma_sq (Priors.r_bounds)"
-            )
-        solved, _ = lapack.dpttrs(pivots, ratios, qz)
-        s = (1.0 + ratio) * (qz.T @ solved)
-        out[h, 0] = np.sum(np.log(pivots)) - n * np.log1p(ratio)
-        out[h, 1:] = 0.5 * (s + s.T)[rows, cols]
-    return out
-
-
-def response_log_density(s: Floats, u: Floats, n: int, sigma_sq: float, r: float) -> float:
-    """Log density of the response from its scaled statistics, all constants kept.
-
-    Parameters
-    ----------
-    s
-        Scaled statistics at (phi, r), as one row of :func:`node_statistics`.
-    u
-        T (b - beta), shape (P,).
-    n
-        Number of informing records.
-    sigma_sq, r
-        Partial sill and nugget ratio.
-    """
-    full = matrix_of(s)
-    b = np.append(u, 1.0)
-    quadratic = float(b @ full @ b) / ((1.0 + r) * sigma_sq)
-    log_det = s[0] + n * np.log1p(r)
-    return float(-0.5 * (n * (_LOG_PI_2 + np.log(sigma_sq)) + log_det + quadratic))
-
-
-def matrix_of(s: Floats) -> Floats:
-    """The symmetric matrix whose lower triangle follows the log determinant."""
-    k = (math.isqrt(8 * (s.size - 1) + 1) - 1) // 2
-    full = np.zeros((k, k))
-    full[np.tril_indices(k)] = s[1:]
-    return np.asarray(full + np.tril(full, -1).T)
 
 
 @dataclass(frozen=True)
@@ -258,38 +147,6 @@ def first_nodes(cov_model: str) -> tuple[int, int]:
     return SMOOTH_NODES if cov_model == "matern52" else DEFAULT_NODES
 
 
-class Statistics(Protocol):
-    """Where the statistics of a surface come from: exact, or an approximation of C."""
-
-    @property
-    def rotation(self) -> Rotation:
-        """The data that the statistics are of."""
-
-    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
-        """Scaled statistics at each phi, as :func:`node_statistics` gives them for all r."""
-
-
-@dataclass(frozen=True)
-class ExactStatistics:
-    """Statistics of the exact covariance, by LAPACK.
-
-    Attributes
-    ----------
-    smoothed
-        M at a value of phi; see :func:`smoothed_correlation`.
-    rotation
-        The data.
-    """
-
-    smoothed: Callable[[float], Floats]
-    rotation: Rotation
-
-    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
-        """Scaled statistics at each phi, shape (H, K)."""
-        for value in phi:
-            yield node_statistics(self.smoothed(float(value)), self.rotation.Z, r)
-
-
 def build_surface(
     distances: Floats,
     X: Floats,
@@ -331,15 +188,11 @@ def build_surface(
         If the error is not below the tolerance: with given nodes at once,
         otherwise at the largest number of nodes tried.
     """
-    smoothed = partial(
-        smoothed_correlation,
-        distances,
-        a_diag=a_diag,
-        protection=protection,
-        cov_model=cov_model,
+    source = exact_statistics(
+        distances, X, y, a_diag=a_diag, protection=protection, cov_model=cov_model
     )
     return interpolate(
-        ExactStatistics(smoothed, rotate(X, y)),
+        source,
         phi_bounds,
         r_bounds,
         nodes or first_nodes(cov_model),
@@ -385,7 +238,7 @@ def interpolate(
     SurfaceError
         If the error is not below the tolerance.
     """
-    g, h = nodes
+    g, h = (check_count("nodes", count) for count in nodes)
     while True:
         g = 1 if phi_bounds[0] == phi_bounds[1] else g
         surface = surface_of(source, phi_bounds, r_bounds, (g, h), seed=seed, advance=advance)
@@ -455,50 +308,6 @@ class Interpolant(Protocol):
 
     def at(self, phi: float, r: float) -> Floats:
         """Interpolated scaled statistics at (phi, r)."""
-
-
-def best_at(s: Floats, n: int, r: float) -> tuple[Floats, float]:
-    """T (b - beta), shape (P,), and sigma_sq of the highest density.
-
-    Parameters
-    ----------
-    s
-        Scaled statistics at (phi, r), as one row of :func:`node_statistics`.
-    n
-        Number of informing records.
-    r
-        Nugget ratio.
-    """
-    full = matrix_of(s)
-    u = np.asarray(-np.linalg.solve(full[:-1, :-1], full[:-1, -1]), dtype=np.float64)
-    return u, float(full[-1, -1] + u @ full[:-1, -1]) / (n * (1.0 + r))
-
-
-def coefficients_at(
-    rotation: Rotation, s: Floats, sigma_sq: float, r: float
-) -> tuple[Floats, Floats]:
-    """Generalised least squares of the coefficients given the variances.
-
-    Parameters
-    ----------
-    rotation
-        The data that the statistics are of.
-    s, r
-        As :func:`best_at` takes them.
-    sigma_sq
-        Partial sill.
-
-    Returns
-    -------
-    tuple
-        The estimate, shape (P,), and its covariance (X'V^-1 X)^-1, shape (P, P).
-    """
-    full = matrix_of(s)
-    inverse = np.linalg.inv(rotation.T)
-    # The statistics are (1 + r) Z'C^-1 Z and V = sigma_sq C.
-    cov = inverse @ np.linalg.inv(full[:-1, :-1]) @ inverse.T * (1.0 + r) * sigma_sq
-    beta = rotation.b + inverse @ np.linalg.solve(full[:-1, :-1], full[:-1, -1])
-    return np.asarray(beta), np.asarray(cov)
 
 
 def error_at(surface: Interpolant, exact: Floats, phi: float, r: float) -> float:

@@ -16,11 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def removed_variance(a_diag: Floats, protection: str) -> Floats:
     return np.zeros(a_diag.size)
 
 
-def informs(A: Floats, protection: str) -> NDArray[np.bool_]:
+def informs(A: Floats, protection: str) -> Truths:
     """Which records inform a fit, shape (N,): all, or under ``"cut"`` the unflagged."""
     if protection_of(protection).flagged_leave:
         return np.asarray(A == 1.0)

@@ -15,19 +15,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Truths
 from dsstan.core.chebyshev import ChebyshevGrid, log_position_inv
 from dsstan.core.errors import SurfaceError
-from dsstan.covariance.likelihood_surface import (
-    TOLERANCE,
-    Statistics,
-    Surface,
-    first_nodes,
-    interpolate,
-)
+from dsstan.covariance.likelihood_surface import TOLERANCE, Surface, first_nodes, interpolate
+from dsstan.covariance.surface_statistics import Statistics, matrix_of
 
 __all__ = ["Window", "narrowed_surface", "profile"]
-
-Floats = NDArray[np.float64]
 
 STAGES = ((10_000, (24, 48)), (40_000, (20, 24)), (200_000, (16, 20)))
 """Records whose terms make a surface before the final one, and its nodes (G, H)."""
@@ -93,10 +87,7 @@ def profile(
     r = log_position_inv(np.linspace(-1, 1, GRID), r_bounds)
     s = surface.grid.on(surface.coefficients, phi, r)
     p = surface.rotation.b.size
-    full = np.empty((*s.shape[:2], p + 1, p + 1))
-    rows, cols = np.tril_indices(p + 1)
-    full[..., rows, cols] = s[..., 1:]
-    full[..., cols, rows] = s[..., 1:]
+    full = matrix_of(s)
     # Of some records a column of X may be all zero: its coefficient is then left at 0.
     least = 1e-13 * np.trace(full[..., :p, :p], axis1=-2, axis2=-1)[..., None, None] * np.eye(p)
     beta = np.linalg.solve(full[..., :p, :p] + least, full[..., :p, p:])
@@ -188,9 +179,7 @@ def _narrower(
     )
 
 
-def _around(
-    values: Floats, there: NDArray[np.bool_], bounds: tuple[float, float]
-) -> tuple[float, float]:
+def _around(values: Floats, there: Truths, bounds: tuple[float, float]) -> tuple[float, float]:
     """The range of the values that are there, one step wider on each side."""
     if values.size == 1:
         return bounds

@@ -1,26 +1,59 @@
-"""Engines that run the Stan programs, behind one small interface."""
+"""Engines that draw from a posterior, behind one small interface: two run Stan, one needs none."""
 
 from __future__ import annotations
 
 from dsstan.core.errors import EngineError, InputError
+from dsstan.core.spelling import spelled
 from dsstan.engines.base import SAMPLER_COLUMNS, Draws, Engine, SamplerSettings
 from dsstan.engines.cmdstan import CmdStanEngine
+from dsstan.engines.direct import DirectEngine
 from dsstan.engines.embedded import EmbeddedEngine
 
 __all__ = [
     "SAMPLER_COLUMNS",
     "CmdStanEngine",
+    "DirectEngine",
     "Draws",
     "EmbeddedEngine",
     "Engine",
     "SamplerSettings",
+    "gaussian_engine",
     "get_engine",
+    "slow_design",
 ]
 
-ENGINES: dict[str, type[CmdStanEngine] | type[EmbeddedEngine]] = {
+STAN_ENGINES: dict[str, type[CmdStanEngine | EmbeddedEngine]] = {
     "cmdstan": CmdStanEngine,
     "embedded": EmbeddedEngine,
 }
+ENGINES: dict[str, type[CmdStanEngine | EmbeddedEngine | DirectEngine]] = {
+    **STAN_ENGINES,
+    "direct": DirectEngine,
+}
+
+
+WIDE = 20
+"""Columns of X beyond which ``"auto"`` draws directly from a Gaussian fit's posterior: a step of
+Stan's sampler interpolates (P + 1)(P + 2) / 2 statistics, and so takes minutes in all."""
+
+
+def gaussian_engine(name: str, program: str, terms: int) -> Engine:
+    """The engine of a Gaussian fit: :func:`get_engine`, or under ``"auto"`` the direct one for a
+    design of many columns, if the program draws from a surface.
+    """
+    wide = name == "auto" and program == "surface" and terms > WIDE
+    return get_engine("direct" if wide else name)
+
+
+def slow_design(engine: Engine, program: str, terms: int) -> str | None:
+    """What to know before an engine samples a design of many columns; None where it is fast."""
+    if engine.name == "direct" or program != "surface" or terms <= WIDE:
+        return None
+    return (
+        f"the formula gives {terms} columns, and of more than {WIDE} a step of Stan's sampler "
+        f"takes so long that a fit takes minutes to hours: {spelled('engine', 'direct')} draws "
+        "from the same posterior in seconds"
+    )
 
 
 def get_engine(name: str = "auto") -> Engine:
@@ -29,18 +62,18 @@ def get_engine(name: str = "auto") -> Engine:
     Raises
     ------
     InputError
-        If the name is none of ``auto``, ``cmdstan`` and ``embedded``.
+        If the name is none of ``auto``, ``cmdstan``, ``embedded`` and ``direct``.
     EngineError
         If the engine is not installed; the message says how to get it.
     """
     if name == "auto":
-        for kind in ENGINES.values():
+        for kind in STAN_ENGINES.values():
             if kind.missing() is None:
                 return kind()
-        reasons = "; ".join(f"{key}: {kind.missing()}" for key, kind in ENGINES.items())
+        reasons = "; ".join(f"{key}: {kind.missing()}" for key, kind in STAN_ENGINES.items())
         raise EngineError(f"no engine can run here. {reasons}")
     if name not in ENGINES:
-        raise InputError(f'engine must be "auto", "cmdstan" or "embedded", got {name!r}')
+        raise InputError(f'engine must be "auto", "cmdstan", "embedded" or "direct", got {name!r}')
     missing = ENGINES[name].missing()
     if missing is not None:
         raise EngineError(f"the {name} engine can't run here: {missing}")

@@ -10,12 +10,11 @@ from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dsstan.core.errors import InputError
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import InputError, check_count, whole_number
 from dsstan.engines.programs import Program
 
-Floats = NDArray[np.float64]
 StanData = Mapping[str, Any]
 Advance = Callable[[float], None]
 
@@ -37,10 +36,8 @@ class SamplerSettings:
     metric: str = "dense_e"
 
     def __post_init__(self) -> None:
-        for name, least in (("chains", 1), ("warmup", 1), ("samples", 1), ("max_treedepth", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}")
+        for name in ("chains", "warmup", "samples", "max_treedepth"):
+            object.__setattr__(self, name, check_count(name, getattr(self, name)))
         if not 0 < self.adapt_delta < 1:
             raise InputError("adapt_delta must lie between 0 and 1")
         if self.metric not in ("unit_e", "diag_e", "dense_e"):
@@ -112,16 +109,10 @@ class Engine(Protocol):
     @property
     def version(self) -> str:
         """Version of the engine and of Stan, for the record."""
-        ...
 
     @classmethod
     def missing(cls) -> str | None:
         """None where the engine can run; otherwise what is missing and how to get it."""
-        ...
-
-    def prepare(self, program: Program) -> None:
-        """Make the program ready to run, so that its cost isn't part of a run."""
-        ...
 
     def sample(
         self,
@@ -134,21 +125,26 @@ class Engine(Protocol):
         advance: Advance | None = None,
     ) -> Draws:
         """Sample. ``inits`` holds natural parameters, one mapping a chain."""
-        ...
+
+
+class StanEngine(Engine, Protocol):
+    """An engine that runs any Stan program."""
+
+    def prepare(self, program: Program) -> None:
+        """Make the program ready to run, so that its cost isn't part of a run."""
 
     def log_density(
         self, program: Program, data: StanData, points: Sequence[Mapping[str, Any]]
     ) -> Floats:
         """Log density with its Jacobian at natural parameters, shape (points,)."""
-        ...
 
 
 def check_seed(seed: int) -> int:
     """A seed that both engines take as it is, from 1 to 2^31 - 1."""
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not (whole and 1 <= seed < 2**31):
+    whole = whole_number(seed)
+    if whole is None or not 1 <= whole < 2**31:
         raise InputError("a Stan seed must be a whole number from 1 to 2147483647")
-    return int(seed)
+    return whole
 
 
 def jsonable(value: Any) -> Any:

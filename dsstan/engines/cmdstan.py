@@ -24,13 +24,14 @@ import numpy as np
 import platformdirs
 from filelock import FileLock
 
-from dsstan.core.errors import EngineError
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import EngineError, InputError
+from dsstan.core.private_file import is_own, lasting_folder
 from dsstan.core.workspace import end_processes, private_folder, work_parent
 from dsstan.engines.base import (
     SAMPLER_COLUMNS,
     Advance,
     Draws,
-    Floats,
     IterationCount,
     SamplerSettings,
     StanData,
@@ -93,10 +94,7 @@ class CmdStanEngine:
     def executable(self, program: Program) -> Path:
         """The compiled program in the cache, to be run by CmdStan's own command line.
 
-        Raises
-        ------
-        EngineError
-            If it can't be compiled.
+        Raises EngineError if it can't be compiled.
         """
         return Path(str(self._model(program).exe_file))
 
@@ -183,7 +181,8 @@ class CmdStanEngine:
         executable, mark = folder / Path(program.name).name, folder / "ok"
         with _room(program_cache(), "DSSTAN_CACHE"), _locked(folder), _quiet():
             if not _intact(executable, mark):
-                mark.unlink(missing_ok=True)
+                shutil.rmtree(folder)  # nothing that somebody else may have put there stays
+                folder.mkdir(mode=0o700)
                 source = executable.with_suffix(".stan")
                 source.write_text(program.source, encoding="utf-8")
                 for name in program.includes:
@@ -204,8 +203,12 @@ class CmdStanEngine:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """A folder of the cache, for this process alone."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A folder of the cache, for this process alone; no other user may write to it."""
+    try:
+        lasting_folder(folder.parent)
+        lasting_folder(folder)
+    except InputError as error:
+        raise EngineError(f"{error} (DSSTAN_CACHE)") from None
     with FileLock(str(folder) + ".lock"):
         yield
 
@@ -222,12 +225,10 @@ def _digest(file: Path) -> str:
 
 
 def _intact(executable: Path, mark: Path) -> bool:
-    """Whether an executable is there whole: its mark holds its SHA-256."""
-    return (
-        mark.is_file()
-        and executable.is_file()
-        and mark.read_text(encoding="utf-8", errors="replace") == _digest(executable)
-    )
+    """Whether an executable of this user is there whole: its mark holds its SHA-256."""
+    return all(file.is_file() and is_own(file) for file in (mark, executable)) and mark.read_text(
+        encoding="utf-8", errors="replace"
+    ) == _digest(executable)
 
 
 def _cmdstan_version() -> str:

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import EngineError
 from dsstan.engines.base import (
     Advance,
     Draws,
-    Floats,
     IterationCount,
     SamplerSettings,
     StanData,

@@ -7,16 +7,21 @@ the library needs.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import os
 import re
+import signal
 import sys
 import threading
 import time
 from typing import Any
 
 import numpy as np
+
+_PR_SET_PDEATHSIG = 1
+"""Of ``linux/prctl.h``."""
 
 _NUMBER = re.compile(r"(?<![\w\[])[-+]?\d+(\.\d+)?([eE][-+]?\d+)?(?![\w\]])")
 
@@ -53,16 +58,26 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _end_with_parent(parent: int) -> None:
-    """End this process when the one that asked is gone."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
+def _end_with_parent() -> None:
+    """Have this process end when the one that asked is gone: by the kernel, or by a watch."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)  # gone meanwhile
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def main() -> int:
     """Answer one request; 1 where it can't be done."""
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    _end_with_parent()
     answer_to = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout = sys.stderr

@@ -46,10 +46,7 @@ class Program:
     def source(self) -> str:
         """Text of the program.
 
-        Raises
-        ------
-        EngineError
-            If there is no such program.
+        Raises EngineError if there is no such program.
         """
         if not self.path.is_file():
             raise EngineError(f"there is no Stan program named {self.name!r} in this installation")

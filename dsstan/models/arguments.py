@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
 from dsstan.core.seeds import root_seed
 from dsstan.covariance.approximations import EXACT, Covariance, choose_covariance
@@ -23,7 +24,29 @@ from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, smoothing
 from dsstan.table.problem import Problem
 
-Floats = NDArray[np.float64]
+
+class SamplerKeywords(TypedDict, total=False):
+    """What a comparison hands on to :func:`dsstan.fit`, for type checkers and editors."""
+
+    chains: int
+    warmup: int
+    samples: int
+    adapt_delta: float
+    max_treedepth: int
+    nodes: tuple[int, int] | None
+    program: str
+    hold_phi: bool
+    resume: str | os.PathLike[str] | None
+
+
+class FitKeywords(SamplerKeywords, total=False):
+    """The same of whoever has no such settings itself; a test compares them with fit's own."""
+
+    cov_model: str | None
+    covariance: str | Covariance | None
+    priors: Priors | None
+    engine: str
+    cluster: Any
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,11 +58,12 @@ class Request(SpatialModel):
     weights, gamma
         Risk weights and the global risk parameter; None and 0 if unrestricted.
     start
-        Fit whose draws start the chains; None if there is none.
+        Fit that this one starts from; None if there is none.
     priors, prior_settings
         Every prior setting as a number, and as it was asked for.
     phi_from_start
-        Whether the decay that is held is the posterior median of ``start``.
+        Whether the decay that is held is the posterior median of ``start``, also where the caller
+        gave that value.
     seed
         Root of the fit's random streams. Confidential.
     settings
@@ -66,6 +90,16 @@ class Request(SpatialModel):
     def kind(self) -> str:
         """``"restricted"`` with weights, else ``"unrestricted"``."""
         return "unrestricted" if self.weights is None else "restricted"
+
+    @property
+    def flagged_leave(self) -> bool:
+        """Whether flagged records leave the fit."""
+        return protection_of(self.protection).flagged_leave
+
+    @property
+    def drawn_from(self) -> Any:
+        """Fit whose draws start the chains; None where it may hold records that leave this one."""
+        return None if self.flagged_leave else self.start
 
     @property
     def phi_bounds(self) -> tuple[float, float]:
@@ -145,11 +179,14 @@ def check_arguments(
     protection = "paper" if protection is None else protection
     if protection not in protections:
         raise InputError(f"protection must be one of {', '.join(protections)}, got {protection!r}")
+    leaves = weights is not None and protection_of(protection).flagged_leave
     if weights is not None:
-        _check_phi(start, phi, hold_phi)
+        _check_phi(start, phi, hold_phi, leaves)
     held = phi
-    if phi is None and hold_phi and start is not None:
-        held = float(np.median(start.draws["phi"]))
+    of_start = None if start is None else float(np.median(start.draws["phi"]))
+    # Flagged records that leave the fit helped to choose the start's phi: it would carry them.
+    if phi is None and hold_phi and not leaves:
+        held = of_start
     model = SpatialModel(
         problem=problem,
         A=np.ones(problem.n_records) if weights is None else diagonal(weights, gamma, protection),
@@ -160,7 +197,7 @@ def check_arguments(
     )
     rows = model.informing
     X = problem.X[rows]
-    if protection_of(model.protection).flagged_leave:
+    if leaves:
         check_cut(X, len(rows), problem)
     if priors is None:
         priors = usual_priors() if start is None else start.prior_settings
@@ -173,7 +210,7 @@ def check_arguments(
         start=start,
         priors=priors.resolve(response, X, problem.d_max, cov_model=model.cov_model),
         prior_settings=priors,
-        phi_from_start=held is not None and phi is None,
+        phi_from_start=held is not None and held == of_start,
         seed=root,
         settings=settings,
         label=label.format("unrestricted" if weights is None else "restricted"),
@@ -198,11 +235,14 @@ def _check_same(
         )
 
 
-def _check_phi(start: Fit | None, phi: float | None, hold_phi: bool) -> None:
-    """A restricted fit holds the decay that was given, or that of an unrestricted fit."""
+def _check_phi(start: Fit | None, phi: float | None, hold_phi: bool, leaves: bool) -> None:
+    """A restricted fit holds the decay that was given, or that of an unrestricted fit.
+
+    Where flagged records leave it, its decay is free, and no start is needed.
+    """
     if phi is not None and not hold_phi:
         raise InputError("phi is a value to hold: hold_phi=False contradicts it")
-    if phi is not None or not hold_phi:
+    if phi is not None or not hold_phi or (leaves and start is None):
         return
     if start is None:
         raise InputError(
@@ -215,11 +255,8 @@ def _check_phi(start: Fit | None, phi: float | None, hold_phi: bool) -> None:
 def check_cov_model(cov_model: str | None, start: Fit | None) -> str:
     """The correlation function: as asked for, else that of ``start``, else the exponential.
 
-    Raises
-    ------
-    InputError
-        If there is none of this name, or ``start`` has another: its decay would mean
-        another range.
+    Raises InputError if there is none of this name, or ``start`` has another: its decay would mean
+    another range.
     """
     if cov_model is None:
         return "exponential" if start is None else start.cov_model
@@ -241,6 +278,8 @@ def covariance_for(
 ) -> Covariance:
     """The covariance: as asked for, else that of ``start``, else the one for n informing records.
 
+    Raises InputError if there is none of this name, or the model does not have it.
+
     Parameters
     ----------
     covariance
@@ -252,11 +291,6 @@ def covariance_for(
     exact_only
         Name of the fit function where its model has the exact covariance only, which ``"auto"``
         then is.
-
-    Raises
-    ------
-    InputError
-        If there is none of this name, or the model does not have it.
     """
     if covariance is None:
         covariance = "auto" if start is None else start.covariance
@@ -281,6 +315,8 @@ def program_of(
 ) -> str:
     """Name of the Stan program that a Gaussian fit runs.
 
+    Raises InputError if there is none of this name, or the natural program can't run this fit.
+
     Parameters
     ----------
     problem
@@ -289,18 +325,16 @@ def program_of(
         ``"auto"``, ``"natural"`` or ``"surface"``; see :func:`dsstan.fit`.
     restricted, hold_phi, covariance
         The fit, its covariance resolved.
-
-    Raises
-    ------
-    InputError
-        If there is none of this name, or the natural program can't run this fit.
     """
     if program not in ("auto", "natural", "surface"):
         raise InputError(f'program must be "auto", "natural" or "surface", got {program!r}')
     if program != "natural":
         return "surface"
     if restricted and not hold_phi:
-        raise InputError('restricted.stan holds phi: a free phi needs program="surface"')
+        raise InputError(
+            'restricted.stan holds phi, which is free under "cut" and with hold_phi=False: give '
+            'phi, or program="surface"'
+        )
     if covariance.approximate or problem.n_missing:
         raise InputError(
             "the program that takes natural data needs a response in every record, and the exact "
@@ -315,17 +349,12 @@ def unrestricted_start(start: Fit | None) -> Fit | None:
 
 
 def settings_of(fit: Fit) -> dict[str, Any]:
-    """Keyword arguments with which :func:`dsstan.fit` fits the same model again.
+    """Keyword arguments with which :func:`dsstan.fit` fits the same model, one of its own, again.
 
-    With the same problem, start and seed they give the same draws. Every setting of the model
-    and of the sampler is here, the covariance, the engine and the program as resolved; of a
-    restricted fit also its protection and the decay it held. Not here are ``start`` and
-    ``seed``, and what makes no difference to the draws: ``cluster``, ``resume``, ``progress``.
-
-    Parameters
-    ----------
-    fit
-        A fit of :func:`dsstan.fit`, not of another model.
+    With the same problem, start and seed they give the same draws. Every setting of the model and
+    of the sampler is here, the covariance, the engine and the program as resolved; of a restricted
+    fit also its protection and the decay it held. Not here are ``start`` and ``seed``, and what
+    makes no difference to the draws: ``cluster``, ``resume``, ``progress``.
     """
     protection = {
         "weights": fit.weights,

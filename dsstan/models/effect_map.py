@@ -6,24 +6,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dsstan.core.arrays import Floats
 from dsstan.core.progress import progress_bar
 from dsstan.models.posterior import latent_models, parameters_at, spread_draws
 from dsstan.models.result import Fit
 from dsstan.table.geo import as_cells, planar
 
-Floats = NDArray[np.float64]
+MARGIN = 0.03
+"""How far the grid goes beyond the sites, by their larger span."""
 
 
-def grid(fit: Fit, *, cells: int = 60, margin: float = 0.03) -> Floats:
+def grid(fit: Fit, *, cells: int = 60) -> Floats:
     """Centres of a regular grid over the sites in planar coordinates, shape (m, 2)."""
     sites = fit.problem.unique_sites
     low, high = sites.min(axis=0), sites.max(axis=0)
-    pad = margin * float((high - low).max())
+    pad = MARGIN * float((high - low).max())
     low, high = low - pad, high + pad
-    size = _cell_size(fit, cells, margin=margin)
+    size = _cell_size(fit, cells)
     axes = [
         np.arange(max(1, int(np.ceil((high[k] - low[k]) / size)))) * size + low[k] + size / 2
         for k in range(2)
@@ -32,10 +33,10 @@ def grid(fit: Fit, *, cells: int = 60, margin: float = 0.03) -> Floats:
     return np.column_stack([x.ravel(), y.ravel()])
 
 
-def _cell_size(fit: Fit, cells: int, *, margin: float = 0.03) -> float:
+def _cell_size(fit: Fit, cells: int) -> float:
     """Width of a cell of :func:`grid`."""
     span = float(np.ptp(fit.problem.unique_sites, axis=0).max())
-    return span * (1.0 + 2.0 * margin) / cells
+    return span * (1.0 + 2.0 * MARGIN) / cells
 
 
 def surface_on_grid(
@@ -65,7 +66,7 @@ def surface_on_grid(
     DataFrame
         Columns ``x``, ``y``, ``w`` (posterior mean), m rows. Where the prepared table is a
         GeoDataFrame this is one too, of square cells (of points, with ``places``).
-        Confidential: near a record that stands alone it gives the record away.
+        Confidential: near a record that stands alone it reveals the record.
 
     Raises
     ------

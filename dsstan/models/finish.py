@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import DsstanWarning
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import stan_seed
 from dsstan.engines.base import Engine
 from dsstan.engines.programs import Program
+from dsstan.engines.surface_posterior import PosteriorTable
+from dsstan.engines.whitening import whitening
 from dsstan.models.arguments import Request, unrestricted_start
-from dsstan.models.checks.conditions import Check, most_flagged
+from dsstan.models.checks.advice import repeated_values
+from dsstan.models.checks.conditions import Check, most_flagged, reach_note
 from dsstan.models.checks.verdict import diagnose, protection_notes
 from dsstan.models.result import Fit
-from dsstan.models.starts import Begin, initial_values
+from dsstan.models.starts import Begin, initial_values, whitened_starts
 
-__all__ = ["Run", "finish_fit", "run_program"]
-
-Floats = NDArray[np.float64]
 F = TypeVar("F", bound=Fit)
 
 
@@ -46,6 +46,8 @@ class Run:
         Nodes of the surface; (0, 0) without one.
     details
         Settings that warm-up found.
+    tops
+        Separate tops of the posterior of phi and tau_sq / sigma_sq, where they are tabulated.
     """
 
     draws: dict[str, Floats]
@@ -56,6 +58,7 @@ class Run:
     surface_error: float | None = 0.0
     nodes: tuple[int, int] = (0, 0)
     details: tuple[float, ...] = ()
+    tops: int = 1
 
 
 def run_program(
@@ -73,27 +76,27 @@ def run_program(
 ) -> Run:
     """Sample from a Stan program; the larger surface error where it measures its own.
 
-    Parameters
-    ----------
-    request, program, data, runner
-        What is asked for, what runs, on what, by which engine.
-    begin, natural, latent
-        Where the chains begin; see :func:`dsstan.models.starts.initial_values`.
-    names
-        Draws to keep, beside ``phi``.
-    surface_error, nodes
-        See :class:`Run`.
+    ``begin``, ``natural`` and ``latent`` say where the chains begin, of other programs than
+    ``surface`` (:func:`dsstan.models.starts.initial_values`), ``names`` which draws to keep beside
+    ``phi``.
     """
     held, settings, root = request.phi_held, request.settings, request.seed
-    inits = initial_values(
-        begin,
-        start=request.start,
-        held=held,
-        chains=settings.chains,
-        root=root,
-        natural=natural,
-        latent=latent,
-    )
+    tops = 1
+    if program == "surface":
+        table = PosteriorTable.of(data)
+        tops = table.modes()
+        data = {**data, **whitening(table)}
+        inits = whitened_starts(request.problem.n_terms, held, settings.chains, root)
+    else:
+        inits = initial_values(
+            begin,
+            start=request.drawn_from,
+            held=held,
+            chains=settings.chains,
+            root=root,
+            natural=natural,
+            latent=latent,
+        )
     with progress_bar(f"{request.label}: sampling ({runner.name})", request.progress) as advance:
         drawn = runner.sample(
             Program(program),
@@ -108,7 +111,8 @@ def run_program(
     draws = {name: drawn[name] for name in names}
     shape = drawn.sampler.shape[:2]
     draws["phi"] = drawn["phi"] if held is None else np.full(shape, held)
-    return Run(draws, drawn.sampler, runner.name, runner.version, program, surface_error, nodes)
+    sampler, (name, version) = drawn.sampler, (runner.name, runner.version)
+    return Run(draws, sampler, name, version, program, surface_error, nodes, tops=tops)
 
 
 def finish_fit(
@@ -146,7 +150,12 @@ def finish_fit(
     draws, held, weights = run.draws, request.phi_held, request.weights
     if weights is not None and not kind.smoothing_moves:
         chosen = weights.rule not in ("correlation", "distance")
-        share = most_flagged(weights.n_flagged, request.problem.n_records, chosen=chosen)
+        share = most_flagged(
+            *(weights.n_flagged, request.problem.n_records),
+            chosen=chosen,
+            nearest=weights.nearest,
+            threshold=weights.threshold,
+        )
         checks = (*checks, share)
         protected = protection_notes(
             request.problem,
@@ -160,6 +169,16 @@ def finish_fit(
         if weights.n_flagged == 0:
             warnings.warn(protected[0], DsstanWarning, stacklevel=3)
         notes = (*protected, *notes)
+    phi_stated = request.prior_settings.phi_bounds is not None
+    if held is None and not phi_stated:
+        reach = reach_note(draws["phi"], request.priors.phi_bounds)
+        notes = (*notes, *([] if reach is None else [reach]))
+    if run.tops > 1:
+        notes = (
+            *notes,
+            f"the posterior of phi and tau_sq / sigma_sq has {run.tops} separate tops: the table "
+            "does not decide between them. Look at a plot of the draws; priors may rule one out",
+        )
     scalars = {k: v for k, v in kind.scalars_in(draws).items() if k != "phi" or held is None}
     return kind(
         problem=request.problem,
@@ -185,10 +204,12 @@ def finish_fit(
         verdict=diagnose(
             {**scalars, **(watched or {})},
             run.sampler,
-            max_treedepth=request.settings.max_treedepth,
+            settings=request.settings,
             surface_error=run.surface_error,
             phi_bounds=None if held is not None else request.priors.phi_bounds,
             r_bounds=request.priors.r_bounds if "tau_sq" in scalars else None,
+            phi_stated=phi_stated,
+            repeated=repeated_values(request.problem),
             more=tuple(checks),
         ),
         seconds=time.perf_counter() - request.begin,

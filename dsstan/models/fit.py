@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import replace
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
+from dsstan.core.errors import DsstanWarning
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import stan_seed
 from dsstan.covariance.approximations import Covariance
-from dsstan.covariance.vecchia.spread import check_spread, kept_seed
-from dsstan.engines import SamplerSettings, get_engine
+from dsstan.covariance.likelihood_surface import Surface, first_nodes, interpolate
+from dsstan.covariance.vecchia.spread import check_spread, kept_seed, spread
+from dsstan.covariance.window import Window, narrowed_surface
+from dsstan.engines import SamplerSettings, gaussian_engine, slow_design
 from dsstan.models.arguments import Request, check_arguments, program_of
 from dsstan.models.checks.conditions import at_window
 from dsstan.models.finish import finish_fit, run_program
-from dsstan.models.fit_surface import surface_of
-from dsstan.models.priors import Priors
+from dsstan.models.priors import Priors, ResolvedPriors
 from dsstan.models.result import Fit
 from dsstan.models.stan_data import natural_data
-from dsstan.models.starts import near_least_squares, near_top
+from dsstan.models.starts import near_least_squares
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 
@@ -41,11 +45,11 @@ def fit(
     covariance: str | Covariance | None = None,
     priors: Priors | None = None,
     engine: str = "auto",
-    chains: int = 4,
-    warmup: int = 1000,
-    samples: int = 1000,
-    adapt_delta: float = 0.9,
-    max_treedepth: int = 10,
+    chains: int = SamplerSettings.chains,
+    warmup: int = SamplerSettings.warmup,
+    samples: int = SamplerSettings.samples,
+    adapt_delta: float = SamplerSettings.adapt_delta,
+    max_treedepth: int = SamplerSettings.max_treedepth,
     nodes: tuple[int, int] | None = None,
     program: str = "auto",
     seed: int | None = None,
@@ -73,12 +77,13 @@ def fit(
         flagged records leave the fit.
     start
         The unrestricted fit: its draws start the chains, and its posterior
-        median of phi is held.
+        median of phi is held; under ``"cut"`` neither, as both have seen the flagged records.
     phi
         Decay to hold instead, inverse of the coordinates' unit.
     hold_phi
         False leaves phi free in a restricted fit. The paper advises against it,
-        since flags depend on phi.
+        since flags depend on phi. Under ``"cut"`` phi is free unless it is given: it has the
+        posterior of the unflagged records' own fit.
     cov_model
         Correlation function of w, ``"exponential"`` (the paper's), ``"matern32"`` or
         ``"matern52"``; see :mod:`dsstan.covariance.correlation`. By default that of ``start``, else
@@ -92,7 +97,9 @@ def fit(
         Prior settings; see :class:`dsstan.Priors`. By default those of ``start``, resolved
         for the records that inform this fit.
     engine
-        ``"cmdstan"``, ``"embedded"`` or ``"auto"``.
+        ``"cmdstan"`` or ``"embedded"`` run Stan. ``"direct"`` gives independent draws of the same
+        posterior without Stan, in a fraction of the time; it knows no warm-up. ``"auto"`` runs
+        Stan, but is direct where the design has more than 20 columns.
     chains, warmup, samples, adapt_delta, max_treedepth
         Sampler settings.
     nodes
@@ -126,6 +133,12 @@ def fit(
         If the interpolation error is not below its tolerance.
     EngineError
         If the engine is missing or fails.
+
+    Warns
+    -----
+    DsstanWarning
+        If Stan was asked for and the design has so many columns that it takes long; or if no
+        record is flagged.
     """
     request = check_arguments(
         problem,
@@ -151,18 +164,12 @@ def fit(
     )
     check_spread(request.covariance, cluster, resume)
     request = replace(request, seed=_seed(request, seed, nodes, resume))
-    runner = get_engine(engine)
+    runner = gaussian_engine(engine, name, problem.n_terms)
+    slow = slow_design(runner, name, problem.n_terms)
+    if slow is not None:
+        warnings.warn(slow, DsstanWarning, stacklevel=2)
     with progress_bar(f"{request.label}: surface", progress) as advance:
-        built = surface_of(
-            request,
-            phi_bounds=request.phi_bounds,
-            r_bounds=request.priors.r_bounds,
-            nodes=nodes,
-            seed=stan_seed(request.seed),
-            advance=advance,
-            cluster=cluster,
-            resume=resume,
-        )
+        built = _surface(request, nodes, advance, cluster, resume)
     surface, sampled = built.surface, built.sampled(request.priors)
     _LOG.info(
         "%s: program %s on %s, %d of %d records inform it, %d x %d nodes",
@@ -178,9 +185,7 @@ def fit(
             *(problem, request.A, request.protection, request.phi_held, request.priors, surface),
             cov_model=request.cov_model,
         ),
-        near_least_squares(surface.rotation, request.priors)
-        if built.window is None
-        else near_top(surface, built.window),
+        near_least_squares(surface.rotation, request.priors),
         runner=runner,
         natural=name != "surface",
         surface_error=surface.error,
@@ -200,3 +205,38 @@ def _seed(
     r = request
     settings = (r.protection, r.cov_model, r.covariance, r.prior_settings, r.phi_held, nodes)
     return kept_seed(resume, seed, r.seed, r.problem, r.A, settings=(*settings, r.settings))
+
+
+@dataclass(frozen=True)
+class _FitSurface:
+    """A surface and the part of the prior's range that it covers; no part of the exact one's."""
+
+    surface: Surface
+    window: Window | None = None
+
+    def sampled(self, priors: ResolvedPriors) -> ResolvedPriors:
+        """The priors cut to the window, as the program takes them."""
+        if self.window is None:
+            return priors
+        held = self.window.phi_bounds[0] == self.window.phi_bounds[1]
+        phi = priors.phi_bounds if held else self.window.phi_bounds
+        return replace(priors, phi_bounds=phi, r_bounds=self.window.r_bounds)
+
+
+def _surface(
+    request: Request,
+    nodes: tuple[int, int] | None,
+    advance: Callable[[float], None],
+    cluster: Any,
+    resume: str | os.PathLike[str] | None,
+) -> _FitSurface:
+    """The likelihood surface of the informing records."""
+    source, cov_model = request.covariance.statistics(request), request.cov_model
+    ranges = request.phi_bounds, request.priors.r_bounds
+    how: dict[str, Any] = {"seed": stan_seed(request.seed), "advance": advance}
+    if not request.covariance.approximate:
+        first, fixed = nodes or first_nodes(cov_model), nodes is not None
+        return _FitSurface(interpolate(source, *ranges, first, fixed=fixed, **how))
+    with spread(source, cluster, resume) as spread_out:
+        found = narrowed_surface(spread_out, *ranges, nodes=nodes, cov_model=cov_model, **how)
+    return _FitSurface(*found)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import LATENT, root_seed, stream
 from dsstan.covariance.base import Conditional, Parameters
@@ -24,8 +24,6 @@ __all__ = [
     "require_gaussian",
     "spread_draws",
 ]
-
-Floats = NDArray[np.float64]
 
 
 def parameters_at(fit: Fit, chain: int, iteration: int) -> Parameters:
@@ -60,18 +58,10 @@ def latent_models(fit: Fit) -> Callable[[Parameters], Conditional]:
     return lambda p: model
 
 
-def spread_draws(fit: Fit, count: int) -> NDArray[np.intp]:
+def spread_draws(fit: Fit, count: int) -> Indices:
     """Positions (chain, iteration) of draws spread evenly over all chains, none twice.
 
-    Returns
-    -------
-    ndarray
-        Shape (count, 2).
-
-    Raises
-    ------
-    InputError
-        If there are not that many draws.
+    Returns shape (count, 2). Raises InputError if there are not that many draws.
     """
     chains, samples = fit.shape
     if not 1 <= count <= chains * samples:

@@ -10,15 +10,14 @@ import copy
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
+from dsstan.covariance.base import NO_NOISE
 from dsstan.covariance.protection import protection_of
 from dsstan.models.posterior import latent_model, parameters_at
 from dsstan.models.result import Fit
 from dsstan.table.problem import Problem
-
-Floats = NDArray[np.float64]
 
 EFFECTS = ("auto", "w", "w*", "plug")
 
@@ -45,7 +44,12 @@ class Predictive:
     X
         Design matrix of the copies, shape (N, P): that of the table, but for
         :meth:`with_design`.
+    added
+        sd of the independent noise added to each value, modelled scale, shape (N,); None but for
+        :meth:`with_noise`.
     """
+
+    added: Floats | None = None
 
     def __init__(self, fit: Fit, effect: str = "auto") -> None:
         self.fit = fit
@@ -66,30 +70,50 @@ class Predictive:
         other.X = X
         return other
 
+    def with_noise(self, sd: Floats) -> Self:
+        """The same law with independent noise added to each value.
+
+        Raises InputError if the law is not the Gaussian one of a fixed A and an exact covariance:
+        the noise would not be counted in what an intruder learns.
+
+        Parameters
+        ----------
+        sd
+            Modelled scale, shape (N,).
+        """
+        if type(self) is not Predictive:
+            raise InputError(
+                "noise is added to copies of the Gaussian model of dsstan.fit alone, and this fit "
+                "is of another: leave noise out"
+            )
+        if self.fit.covariance.approximate:
+            raise InputError(NO_NOISE)
+        other = copy.copy(self)
+        other.added = sd
+        return other
+
     @property
     def label(self) -> bytes:
         """What sets these copies apart from others of the same seed."""
         fit = self.fit
         words = f"{fit.problem.formula}\0{fit.kind} {fit.protection} {fit.gamma} {self.effect} "
-        return words.encode(errors="surrogatepass") + fit.A.tobytes()
+        own = b"" if self.added is None else self.added.tobytes()
+        return words.encode(errors="surrogatepass") + fit.A.tobytes() + own
 
     def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """One copy of the response on its own scale, not yet rounded, shape (N,).
 
-        Parameters
-        ----------
-        chain, iteration
-            Position of the posterior draw.
-        rng
-            The copy's own stream. Called from threads: nothing of ``self`` may change.
+        ``chain`` and ``iteration`` are the position of the posterior draw, ``rng`` is the copy's
+        own stream. Called from threads: nothing of ``self`` may change.
         """
         problem = self.fit.problem
         p = parameters_at(self.fit, chain, iteration)
         w = self.model.draw(p, rng)
-        noise = np.sqrt(p.tau_sq) * rng.standard_normal(problem.n_records)
+        variance = p.tau_sq if self.added is None else p.tau_sq + self.added**2
+        noise = np.sqrt(variance) * rng.standard_normal(problem.n_records)
         return np.asarray(problem.transform.inverse(self.X @ p.beta + self.carried * w + noise))
 
-    def inside(self, values: Floats) -> NDArray[np.bool_]:
+    def inside(self, values: Floats) -> Truths:
         """Whether a rounded value is one that the model allows, shape (N,) or (m, N)."""
         return np.asarray(np.isfinite(self.fit.problem.transform.forward(values)))
 
@@ -100,7 +124,7 @@ class Predictive:
 
 def carried_effect(fit: Fit, effect: str = "auto") -> tuple[Floats, str]:
     """Factor on w in the copies, shape (N,), and the name of the effect carried."""
-    # By the settings alone: the name is published, and must not tell whether anybody is flagged.
+    # By the settings alone: the name is published, and must not reveal whether anybody is flagged.
     partial = 0.0 < fit.gamma < np.inf or fit.smoothing_moves
     protection = protection_of(fit.protection)
     if effect == "auto":
@@ -113,7 +137,7 @@ def carried_effect(fit: Fit, effect: str = "auto") -> tuple[Floats, str]:
     return carried_at(fit.A, fit.flagged, effect), effect
 
 
-def carried_at(A: Floats, flagged: NDArray[np.bool_], effect: str) -> Floats:
+def carried_at(A: Floats, flagged: Truths, effect: str) -> Floats:
     """Factor on w in the copies for a diagonal of A, shape (N,)."""
     if effect == "w":
         return np.ones_like(A)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dsstan.core.errors import InputError
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import InputError, is_number
 from dsstan.covariance.correlation import decay_bounds
-
-Floats = NDArray[np.float64]
 
 WIDE = 100.0
 """Default scale of a coefficient's prior, in sd(y) / sd(x_j)."""
@@ -73,22 +71,16 @@ class Priors:
             If a setting is not positive and finite, or a range is empty.
         """
         n, p = X.shape
-        if self.variance not in ("half-normal", "inverse-gamma"):
-            raise InputError(
-                f'variance must be "half-normal" or "inverse-gamma", got {self.variance!r}'
-            )
+        check_variance(self.variance)
         coef, _, _, _ = np.linalg.lstsq(X, y, rcond=None)
         residual_sd = float(np.sqrt(np.sum((y - X @ coef) ** 2) / (n - p)))
-        if self.beta_scale is None:
-            beta_scale = _wide_scales(y, X)
-        else:
-            beta_scale = np.broadcast_to(np.asarray(self.beta_scale, dtype=np.float64), (p,)).copy()
+        wide = wide_scales(X, WIDE, centre=abs(float(np.mean(y))), sd=float(np.std(y)))
         phi = self.phi_bounds or decay_bounds(d_max, cov_model)
         resolved = ResolvedPriors(
-            beta_scale=tuple(float(s) for s in beta_scale),
+            beta_scale=coefficient_scales(self.beta_scale, wide),
             variance=self.variance,
-            sigma=_pair(self.sigma, self.variance, residual_sd),
-            tau=_pair(self.tau, self.variance, residual_sd),
+            sigma=variance_pair(self.sigma, self.variance, residual_sd),
+            tau=variance_pair(self.tau, self.variance, residual_sd),
             phi_bounds=(float(phi[0]), float(phi[1])),
             r_bounds=(float(self.r_bounds[0]), float(self.r_bounds[1])),
         )
@@ -109,14 +101,7 @@ class ResolvedPriors:
 
     def check(self) -> None:
         """Raise InputError where a setting is not positive or a range is empty."""
-        for name in ("beta_scale", "sigma", "tau", "phi_bounds", "r_bounds"):
-            values = np.asarray(getattr(self, name), dtype=np.float64)
-            if not np.all(np.isfinite(values)) or np.any(values <= 0):
-                raise InputError(f"prior setting {name} must be positive and finite")
-        for name in ("phi_bounds", "r_bounds"):
-            low, high = getattr(self, name)
-            if not low < high:
-                raise InputError(f"prior setting {name} must be (low, high) with low < high")
+        check_settings(vars(self), "phi_bounds", "r_bounds")
 
     def stan_data(self) -> dict[str, Any]:
         """The data names that every program shares."""
@@ -130,7 +115,31 @@ class ResolvedPriors:
         }
 
 
-def _pair(
+def check_settings(settings: Mapping[str, Any], *ranges: str) -> None:
+    """Refuse settings that are not positive and finite, or ranges that are empty."""
+    for name, values in settings.items():
+        numbers = () if values is None or name == "variance" else values
+        if not all(is_number(v) and np.isfinite(v) and v > 0 for v in numbers):
+            raise InputError(f"prior setting {name} must be positive and finite")
+    for name in ranges:
+        low, high = settings[name]
+        if not low < high:
+            raise InputError(f"prior setting {name} must be (low, high) with low < high")
+
+
+def check_variance(kind: str) -> None:
+    """Refuse a prior of variances that there is none of."""
+    if kind not in ("half-normal", "inverse-gamma"):
+        raise InputError(f'variance must be "half-normal" or "inverse-gamma", got {kind!r}')
+
+
+def coefficient_scales(given: float | Sequence[float] | None, wide: Floats) -> tuple[float, ...]:
+    """Prior scale of each coefficient: as given, else the wide ones, shape (P,)."""
+    scales = np.asarray(wide if given is None else given, dtype=np.float64)
+    return tuple(float(s) for s in np.broadcast_to(scales, wide.shape))
+
+
+def variance_pair(
     given: float | tuple[float, float] | None, kind: str, residual_sd: float
 ) -> tuple[float, float]:
     """Settings of one variance's prior as two numbers."""
@@ -147,13 +156,15 @@ def _pair(
     )
 
 
-def _wide_scales(y: Floats, X: Floats) -> Floats:
-    """Wide prior scales in the units of each coefficient, shape (P,)."""
-    sd_y = float(np.std(y))
-    spread = np.std(X, axis=0)
+def wide_scales(X: Floats, factor: float, *, centre: float = 0.0, sd: float = 1.0) -> Floats:
+    """Wide prior scales in the units of each coefficient, shape (P,).
+
+    ``factor`` says how wide, in sd over that of each column of X, shape (N, P); ``centre`` and
+    ``sd`` are the distance from 0 and the spread of what the formula is for.
+    """
+    spread, middle = np.std(X, axis=0), np.abs(X.mean(axis=0))
     constant = spread <= 1e-12 * np.maximum(1.0, np.abs(X).max(axis=0))
-    centre = np.abs(X.mean(axis=0))
-    slopes = WIDE * sd_y / np.where(constant, 1.0, spread)
-    reach = 1.0 + float(np.sum(np.where(constant, 0.0, centre / np.where(constant, 1.0, spread))))
-    level = WIDE * (abs(float(np.mean(y))) + sd_y * reach)
-    return np.where(constant, level / np.where(constant, np.maximum(centre, 1e-300), 1.0), slopes)
+    safe = np.where(constant, 1.0, spread)
+    reach = 1.0 + float(np.sum(np.where(constant, 0.0, middle / safe)))
+    level = factor * (centre + sd * reach)
+    return np.where(constant, level / np.maximum(middle, 1e-300), factor * sd / safe)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dsstan.core import above
+from dsstan.core.arrays import Floats, Truths
+from dsstan.core.display import Card, Part, Shown
 from dsstan.covariance.approximations import EXACT, Covariance
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.engines import SamplerSettings
@@ -20,13 +21,9 @@ from dsstan.models.checks.verdict import Verdict
 from dsstan.models.priors import Priors, ResolvedPriors
 from dsstan.models.weights import Weights
 
-__all__ = ["Fit"]
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Fit(SpatialModel):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Fit(Shown, SpatialModel):
     """A posterior: a spatial model, and the record of how it was sampled.
 
     Attributes
@@ -83,7 +80,7 @@ class Fit(SpatialModel):
     nodes_asked: tuple[int, int] | None = None
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def flagged(self) -> Truths:
         """Flagged records, shape (N,); none in an unrestricted fit."""
         if self.weights is None:
             return np.zeros(self.problem.n_records, dtype=bool)
@@ -186,7 +183,15 @@ class Fit(SpatialModel):
         """
         return above.call("to_arviz", self)
 
-    def __str__(self) -> str:
-        text = self.summary().to_string(float_format=lambda v: f"{v:.4g}")
-        head = f"{self.kind} fit ({self.protection}), {self.engine}, verdict {self.verdict}"
-        return "\n".join([head, *(f"note: {note}" for note in self.notes), text])
+    def _line(self) -> str:
+        protection = "" if self.kind == "unrestricted" else f" ({self.protection})"
+        return (
+            f"{type(self).__name__} of {self.problem.name!r}: {self.kind}{protection}, "
+            f"{self.problem.n_records} records, {self.n_draws} draws by {self.engine}"
+        )
+
+    def _card(self) -> Card:
+        return Card(
+            (("formula", self.problem.formula), ("verdict", str(self.verdict))),
+            (Part(self.summary()), *(f"note: {note}" for note in self.notes)),
+        )

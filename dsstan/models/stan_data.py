@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.likelihood_surface import Surface
 from dsstan.covariance.protection import protection_of
 from dsstan.models.priors import ResolvedPriors
 from dsstan.table.problem import Problem
-
-Floats = NDArray[np.float64]
 
 STAN_CHECKS = 5
 """Held-out points at which a program measures its own surface."""

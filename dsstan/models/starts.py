@@ -6,25 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.core.seeds import STARTS, stream
-from dsstan.covariance.likelihood_surface import Rotation, Surface, best_at
-from dsstan.covariance.window import Window
+from dsstan.covariance.surface_statistics import Rotation
+from dsstan.engines.whitening import NODES
 from dsstan.models.priors import ResolvedPriors
 from dsstan.models.result import Fit
 
-__all__ = [
-    "Begin",
-    "Pick",
-    "decay_near",
-    "initial_values",
-    "near_least_squares",
-    "near_top",
-    "point_near",
-]
-
-Floats = NDArray[np.float64]
 Drawn = Mapping[str, Any] | None
 Pick = Callable[[], Drawn]
 """Takes a random draw of the fit to start from; gives None where there is no such fit."""
@@ -44,20 +33,9 @@ def initial_values(
 ) -> list[dict[str, Any]]:
     """Natural parameters at which the chains begin, one mapping a chain.
 
-    Parameters
-    ----------
-    begin
-        Gives the point of one chain.
-    start
-        Fit to start from; None if there is none.
-    held
-        The decay where it is held.
-    chains, root
-        Their number, and the root seed.
-    natural
-        Whether the program takes ``phi`` itself rather than ``phi_free``.
-    latent
-        Length of the standard normal parameter ``z``; 0 without one.
+    ``start`` is the fit to start from and ``held`` the decay, None where there is none. A
+    ``natural`` program takes ``phi`` rather than ``phi_free``; ``latent`` is the length of the
+    standard normal parameter ``z``, 0 without one.
     """
     rng = np.random.default_rng(stream(root, STARTS))
 
@@ -89,16 +67,8 @@ def point_near(
 ) -> dict[str, Any]:
     """Coefficients and variances of a draw, else near least squares.
 
-    Parameters
-    ----------
-    rng
-        Moved on only where nothing was drawn.
-    drawn
-        A draw of another fit.
-    least_squares
-        Coefficients and their standard errors, (P,) each, and the residual variance.
-    priors
-        The range of tau_sq / sigma_sq, in which the point lies.
+    Least squares are coefficients and standard errors, (P,) each, and the residual variance. The
+    stream moves on only where nothing was drawn; tau_sq / sigma_sq lies in the priors' range.
     """
     if drawn is None:
         b, se, variance = least_squares
@@ -134,28 +104,13 @@ def near_least_squares(rotation: Rotation, priors: ResolvedPriors) -> Begin:
     return begin
 
 
-def near_top(surface: Surface, window: Window) -> Begin:
-    """Points about the top of the density, whatever the start.
+def whitened_starts(terms: int, held: float | None, chains: int, root: int) -> list[dict[str, Any]]:
+    """Points of ``surface.stan``: about the middle, twice as far apart as the posterior is wide.
 
-    The posterior of many records is narrow: chains that began in the prior would spend
-    their warm-up on the way.
+    None is beyond the nodes of the functions of z, where phi and r leave the ranges of their
+    priors.
     """
-
-    def begin(rng: np.random.Generator, pick: Pick) -> dict[str, Any]:
-        phi = _inside(window.phi, window.phi_bounds, rng)
-        r = _inside(window.r, window.r_bounds, rng)
-        u, sigma_sq = best_at(surface.at(phi, r), surface.n, r)
-        beta = surface.rotation.b - np.linalg.solve(surface.rotation.T, u)
-        return {"beta": beta, "sigma_sq": sigma_sq, "tau_sq": r * sigma_sq, "phi": phi}
-
-    return begin
-
-
-def _inside(value: float, bounds: tuple[float, float], rng: np.random.Generator) -> float:
-    """A value within a tenth of the range about one inside it, in logs."""
-    low, high = np.log(bounds)
-    if high <= low:
-        return value
-    at = np.log(value) + 0.1 * (high - low) * rng.uniform(-1, 1)
-    pad = 0.02 * (high - low)
-    return float(np.exp(np.clip(at, low + pad, high - pad)))
+    rng = np.random.default_rng(stream(root, STARTS))
+    size = terms + (3 if held is None else 2)
+    starts = 2.0 * rng.standard_normal((chains, size))
+    return [{"whitened": z} for z in np.clip(starts, NODES[1], NODES[-2])]

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
-from dsstan.core.errors import InputError, is_number
+from dsstan.core.arrays import Floats, Indices, Truths
+from dsstan.core.display import Card, Shown, four_digits
+from dsstan.core.errors import InputError, check_count, is_number
 from dsstan.covariance.correlation import correlation_distance
 from dsstan.table.geo import as_points
 from dsstan.table.problem import Problem
-
-Floats = NDArray[np.float64]
 
 PAPER_CORRELATION = 0.20
 """The correlation c of the paper's rule M = -log(c) / phi."""
@@ -126,7 +126,7 @@ def neighbour_distances(
     *,
     neighbour: int = 1,
     by_site: bool = False,
-    within: NDArray[np.intp] | None = None,
+    within: Indices | None = None,
 ) -> Floats:
     """Distance of each record to its k-th nearest neighbour, shape (N,).
 
@@ -150,8 +150,7 @@ def neighbour_distances(
     InputError
         If there are not that many other records or sites.
     """
-    if isinstance(neighbour, bool) or not isinstance(neighbour, int | np.integer) or neighbour < 1:
-        raise InputError("neighbour must be a whole number of at least 1")
+    neighbour = check_count("neighbour", neighbour)
     if within is not None:
         return _distances_within(problem, neighbour, by_site, within)
     if problem.n_missing:
@@ -165,13 +164,13 @@ def neighbour_distances(
         )
     distance, _ = cKDTree(points).query(points, k=neighbour + 1)
     kth = np.asarray(distance[:, neighbour], dtype=np.float64)
-    return kth[problem.site] if by_site else kth
+    return kth[problem.site_index] if by_site else kth
 
 
 def _distances_to_observed(problem: Problem, neighbour: int, by_site: bool) -> Floats:
     """Distance to the k-th neighbour that has a response, shape (N,): the others inform nothing."""
     there = np.flatnonzero(problem.observed)
-    own = np.unique(problem.site[there]) if by_site else there
+    own = np.unique(problem.site_index[there]) if by_site else there
     points = problem.unique_sites[own] if by_site else problem.sites[own]
     if neighbour >= len(points):
         raise InputError(
@@ -180,18 +179,18 @@ def _distances_to_observed(problem: Problem, neighbour: int, by_site: bool) -> F
         )
     distance, _ = cKDTree(points).query(problem.sites, k=neighbour + 1)
     # A record, or site, that is among the points finds itself first.
-    itself = np.isin(problem.site, own) if by_site else problem.observed
+    itself = np.isin(problem.site_index, own) if by_site else problem.observed
     return np.asarray(np.where(itself, distance[:, neighbour], distance[:, neighbour - 1]))
 
 
-def _distances_within(
-    problem: Problem, neighbour: int, by_site: bool, group: NDArray[np.intp]
-) -> Floats:
+def _distances_within(problem: Problem, neighbour: int, by_site: bool, group: Indices) -> Floats:
     """Distance to the k-th neighbour of the same group, shape (N,); infinite where none is."""
     found = np.full(problem.n_records, np.inf)
     for k in np.unique(group):
         own = np.flatnonzero(group == k)
-        first, place = np.unique(problem.site[own], return_index=True, return_inverse=True)[1:]
+        first, place = np.unique(problem.site_index[own], return_index=True, return_inverse=True)[
+            1:
+        ]
         points = problem.sites[own[first] if by_site else own]
         if neighbour < len(points):
             distance, _ = cKDTree(points).query(points, k=neighbour + 1)
@@ -199,8 +198,8 @@ def _distances_within(
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
+@dataclass(frozen=True, eq=False, repr=False)
+class Weights(Shown):
     """Risk weights of the records, with the rule that made them.
 
     Attributes
@@ -239,7 +238,7 @@ class Weights:
     within_group: bool = False
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def flagged(self) -> Truths:
         """Records whose weight is not 0, shape (N,)."""
         return np.asarray(self.a > 0)
 
@@ -266,10 +265,22 @@ class Weights:
         )
         return as_points(table, problem)
 
-    def __repr__(self) -> str:
-        return (
-            f"Weights({self.n_flagged} of {self.a.size} records flagged by {self.rule}, "
-            f"threshold {self.threshold:.4g})"
+    def _line(self) -> str:
+        far = "" if np.isnan(self.threshold) else f", threshold {four_digits(self.threshold)}"
+        return f"Weights: {self.n_flagged} of {self.a.size} records flagged, rule {self.rule}{far}"
+
+    def _card(self) -> Card:
+        if self.rule == "own":
+            taken = "given" if self.column is None else f"column {self.column!r}"
+            return Card((("weights", taken),))
+        of = "site" if self.by_site else "record"
+        group = " of the same group" if self.within_group else ""
+        return Card(
+            (
+                ("looks at", f"neighbour {self.neighbour}, counted by {of}{group}"),
+                ("distance", four_digits(self.threshold)),
+                ("correlation there", four_digits(self.correlation)),
+            )
         )
 
 
@@ -317,7 +328,7 @@ def own_weights(problem: Problem, a: str | ArrayLike) -> Weights:
     )
 
 
-def _rows(positions: NDArray[np.intp]) -> str:
+def _rows(positions: Indices) -> str:
     """Positions for a message, the first five and a count."""
     shown = ", ".join(str(int(p)) for p in positions[:5])
     more = f" and {positions.size - 5} more" if positions.size > 5 else ""

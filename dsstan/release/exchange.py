@@ -46,7 +46,7 @@ def draws_table(fit: Fit) -> pd.DataFrame:
 
 
 def write_draws(fit: Fit, path: str | os.PathLike[str]) -> Path:
-    """Write the posterior draws to a Parquet file that only its owner can read.
+    """Write the posterior draws to a Parquet file that only its owner can read; its path.
 
     Parameters
     ----------
@@ -54,11 +54,6 @@ def write_draws(fit: Fit, path: str | os.PathLike[str]) -> Path:
         Any fit.
     path
         Must not exist.
-
-    Returns
-    -------
-    Path
-        The file.
 
     Raises
     ------

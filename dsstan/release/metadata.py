@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-__all__ = ["FORMAT", "SCHEMA", "check_metadata", "synthetic_columns"]
+from dsstan.core.errors import InputError
+from dsstan.table.dialect import PLAIN, Dialect
 
 FORMAT = "dsstan release 1"
 
@@ -48,12 +50,21 @@ _MODEL = _object(
     protection=_TEXT,
     effect={"enum": ["w", "w*", "plug"]},
 )
+_DIALECT = _object(sep=_TEXT, decimal=_TEXT, thousands=_TEXT, encoding=_TEXT, na=_NAMES)
 _STEP = _object(
     synthetic_column=_TEXT,
     model=_MODEL,
     rounding=_ROUNDING,
     given=_about("synthetic columns whose values it was drawn given", **_NAMES),
 )
+_OPTIONAL = {
+    "dialect": _about(
+        "how the CSV files are written, where that is not plain CSV in UTF-8: the sign between "
+        "cells, the decimal sign, the sign between thousands (empty where there is none), the "
+        "encoding, and the texts of a missing value",
+        **_DIALECT,
+    )
+}
 SCHEMA: Rule = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "public/metadata.json of a dsstan release",
@@ -98,7 +109,8 @@ SCHEMA: Rule = {
         ),
     ),
 }
-"""Every key is required and no other is allowed."""
+SCHEMA["properties"] |= _OPTIONAL
+"""Every key but the last is required, and no other is allowed."""
 
 
 def synthetic_columns(content: Mapping[str, Any]) -> tuple[str, ...]:
@@ -128,7 +140,31 @@ def check_metadata(content: Any) -> str | None:
         return "names imputations that do not make up the copies"
     if not set(made) <= set(content["columns"]):
         return "names a synthetic column that is not among the columns"
+    try:
+        dialect_of(content)
+    except InputError:
+        return "names a dialect of CSV that there is not"
     return None
+
+
+def dialect_of(content: Mapping[str, Any]) -> Dialect:
+    """How the CSV files are written.
+
+    Raises InputError if they can't be written so.
+    """
+    stated = content.get("dialect")
+    if stated is None:
+        return PLAIN
+    return Dialect(**{**stated, "thousands": stated["thousands"] or None})
+
+
+def described(dialect: Dialect) -> dict[str, Any]:
+    """What the metadata say of a dialect; nothing of plain CSV."""
+    if dialect == PLAIN:
+        return {}
+    return {
+        "dialect": {**asdict(dialect), "thousands": dialect.thousands or "", "na": [*dialect.na]}
+    }
 
 
 def _problem(content: Any, rule: Rule) -> str | None:
@@ -138,10 +174,10 @@ def _problem(content: Any, rule: Rule) -> str | None:
     for key in rule["required"]:
         if key not in content:
             return f"lacks the key {key!r}"
-    if len(content) > len(rule["required"]):
+    if not content.keys() <= rule["properties"].keys():
         return "holds a key that is not allowed"
     for key, of_key in rule["properties"].items():
-        if not _allowed(content[key], of_key):
+        if key in content and not _allowed(content[key], of_key):
             return f"holds a value of {key!r} that is not allowed"
     return None
 

@@ -15,8 +15,6 @@ from dsstan.core.errors import ReleaseError
 from dsstan.core.progress import progress_bar
 from dsstan.table.parquet import ParquetProblem
 
-__all__ = ["write_copies"]
-
 AT_ONCE = 4
 """Copies that one reading of the source writes; each holds its synthetic values."""
 
@@ -36,6 +34,8 @@ def write_copies(
     order; the index of pandas stays where it is. What is not a value is left out: metadata of the
     schema and of columns, and categories that no record has.
 
+    Raises ReleaseError if the source changed since it was prepared; InputError if it can't be read.
+
     Parameters
     ----------
     problem
@@ -46,13 +46,6 @@ def write_copies(
         Those that are published; the index is published too.
     made
         The synthetic columns of a copy by its number, from 0; N rows, as they are published.
-
-    Raises
-    ------
-    ReleaseError
-        If the source changed since it was prepared.
-    InputError
-        If it can't be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from dsstan._version import __version__
 from dsstan.copies.published import held_columns, public_columns, synthetic
 from dsstan.copies.result import Synthesis
 from dsstan.covariance.correlation import correlation_words
-from dsstan.release.metadata import FORMAT
+from dsstan.release.metadata import FORMAT, described
+from dsstan.table.dialect import PLAIN, Dialect
 
 
 def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
@@ -55,7 +57,12 @@ def public_types(release: Synthesis) -> dict[str, str]:
 
 
 def metadata(
-    release: Synthesis, files: list[str], *, csv_text: str = "refuse", format: str = "csv"
+    release: Synthesis,
+    files: list[str],
+    *,
+    csv_text: str = "refuse",
+    format: str = "csv",
+    dialect: Dialect = PLAIN,
 ) -> dict[str, Any]:
     """What ``public/metadata.json`` holds: an allow-list, nothing estimated from the data."""
     problem = release.problem
@@ -78,6 +85,7 @@ def metadata(
         "imputations": _imputations(release),
         "chain": chain_of(release),
         "notes": _notes(release),
+        **described(dialect),
     }
 
 
@@ -119,9 +127,18 @@ def _given(release: Synthesis) -> list[list[str]]:
     return found
 
 
+_NOISE = (
+    "Values also carry independent noise of mean 0 on the scale of the model, drawn afresh in each "
+    "copy. The combining rule counts it, and intervals of a regression are as much wider. "
+    "Estimates of spread (variances, quantiles, the nugget of a variogram) take it for variation "
+    "of the data, and a mean of values that were modelled as logarithms is a little too large."
+)
+
+
 def _notes(release: Synthesis) -> list[str]:
-    """What must be said of the models beyond the common text."""
-    return [step.fit.public_note for step in release.steps if step.fit.public_note]
+    """What must be said of the models, and of noise, beyond the common text."""
+    notes = [step.fit.public_note for step in release.steps if step.fit.public_note]
+    return notes if release.noise is None else [*notes, _NOISE]
 
 
 def rounding_of(release: Synthesis) -> str:
@@ -212,7 +229,31 @@ def how_to_use(release: Synthesis) -> str:
     return _MANY if release.copies > 1 else _ONE
 
 
-def analyst_readme(release: Synthesis, files: list[str]) -> str:
+def _how_to_read(dialect: Dialect) -> str:
+    """How to read files that are no plain CSV, in R and in pandas; empty for those that are."""
+    if dialect == PLAIN:
+        return ""
+    na = ", ".join(json.dumps(text) for text in ("", *dialect.na))
+    sep, decimal = json.dumps(dialect.sep), json.dumps(dialect.decimal)
+    grouped = f", thousands={json.dumps(dialect.thousands)}" if dialect.thousands else ""
+    note = ""
+    if dialect.thousands:
+        note = (
+            f"R keeps numbers with `{dialect.thousands}` between thousands as text: take it out.\n"
+        )
+    encoding = json.dumps(dialect.encoding)
+    return f"""
+The files are written as the table was. To read one:
+
+    pandas.read_csv("copy_001.csv", sep={sep}, decimal={decimal}{grouped},
+                    encoding={encoding}, na_values=[{na}], keep_default_na=False)
+    read.table("copy_001.csv", header = TRUE, sep = {sep}, dec = {decimal},
+               fileEncoding = {encoding}, na.strings = c({na}), quote = "\\"", comment.char = "")
+
+{note}"""
+
+
+def analyst_readme(release: Synthesis, files: list[str], dialect: Dialect = PLAIN) -> str:
     """What an analyst needs to know."""
     problem = release.problem
     named = [f"`{name.replace('`', chr(39))}`" for name in synthetic(release)]
@@ -223,10 +264,10 @@ def analyst_readme(release: Synthesis, files: list[str]) -> str:
     return f"""# Partially synthetic data
 
 {release.copies} copies of one table of {problem.n_records} records: `{files[0]}` to
-`{files[-1]}`. Every column but {response} is as it was collected. The values of
+`{files[-1]}`. Every column here but {response} is as it was collected. The values of
 {response} are synthetic in every copy and every row: draws from a spatial model.{order}
 No value was copied from a record.
-
+{_how_to_read(dialect)}
 {use}
 Conclusions hold as far as the model behind the copies does; it is named in
 `metadata.json`. Interactions and effects it leaves out are weakened in the

@@ -16,14 +16,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Indices
 from dsstan.core.errors import InputError, ReleaseError
 from dsstan.core.optional import needed
-from dsstan.release.metadata import check_metadata, synthetic_columns
+from dsstan.release.metadata import check_metadata, dialect_of, synthetic_columns
 from dsstan.table.cells import unquote
 from dsstan.table.csv import check_rows, parsed_csv, read_csv
-from dsstan.table.formula import parse
+from dsstan.table.dialect import PLAIN, Dialect
+from dsstan.table.formulas.formula import parse
 
 __all__ = ["PublicRelease", "needed_columns", "read_release", "read_table"]
 
@@ -32,7 +33,7 @@ _PLAIN = re.compile(r"[uU]?[iI]nt(8|16|32|64)|[fF]loat(16|32|64)|bool|boolean|st
 _DATE = re.compile(r"datetime64\[\w+\]")
 
 
-def needed_columns(formula: str, coords: tuple[str, str]) -> set[str]:
+def needed_columns(formula: str, coords: Collection[str]) -> set[str]:
     """Columns whose numbers the model needs: response, covariates, coordinates.
 
     Raises
@@ -44,36 +45,74 @@ def needed_columns(formula: str, coords: tuple[str, str]) -> set[str]:
     return {parsed.response, *parsed.columns, *coords}
 
 
-def read_table(path: Path, used: Collection[str] | None = None) -> pd.DataFrame:
+def read_table(
+    path: Path | str, used: Collection[str] | None = None, *, dialect: Dialect | None = None
+) -> pd.DataFrame:
     """The table of a CSV or Parquet file.
 
-    A CSV is read so that the copies can repeat it.
+    A CSV is read so that the copies can repeat it, in its dialect.
 
     Parameters
     ----------
     path
-        Of kind ``.csv``, ``.parquet`` or ``.pq``.
+        Of kind ``.csv``, ``.tsv``, ``.parquet`` or ``.pq``.
     used
         Columns whose numbers are needed: of a CSV, any other becomes numbers only where they are
         written again exactly as they stand there. None takes all as needed.
+    dialect
+        How a CSV is written; by default with commas (tabs in a ``.tsv``), decimal points and UTF-8.
 
     Raises
     ------
     InputError
         If there is no such file, its kind is unknown, or it can't be read without a guess: rows
         longer or shorter than the header, or column names that repeat.
+    DialectError
+        An InputError too: if the file looks like one of another dialect. It says of which.
     """
+    path = Path(path)
     kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet", ".pq"):
-        raise InputError(f"{path.name} is neither .csv nor .parquet")
+    if kind not in (".csv", ".tsv", ".parquet", ".pq"):
+        _refuse_kind(path, kind)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
+    if dialect is not None and kind in (".parquet", ".pq"):
+        raise InputError(f"{path.name} is Parquet and not a text file: leave out {dialect.typed()}")
+    if dialect is None:
+        dialect = Dialect(sep="\t") if kind == ".tsv" else PLAIN
     try:
-        return read_csv(path, used) if kind == ".csv" else _read_parquet(path)
+        if kind in (".csv", ".tsv"):
+            return read_csv(path, used, dialect)
+        return _read_parquet(path)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # of many kinds, and their texts may hold values
         raise InputError(f"{path.name} can't be read as {kind}: {type(error).__name__}") from None
+
+
+_IN_PYTHON = {
+    **dict.fromkeys((".gpkg", ".geojson", ".shp", ".fgb", ".kml"), "geopandas.read_file"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "pandas.read_excel"),
+    **dict.fromkeys((".feather", ".arrow"), "pandas.read_feather"),
+    **dict.fromkeys((".sav", ".zsav", ".por"), "pandas.read_spss"),
+    **dict.fromkeys((".sas7bdat", ".xpt"), "pandas.read_sas"),
+    ".dta": "pandas.read_stata",
+    ".gz": "pandas.read_csv",
+}
+"""What reads other files; :func:`dsstan.protect` takes what they give, points with their CRS."""
+
+
+def _refuse_kind(path: Path, kind: str) -> NoReturn:
+    """Refuse a file of another kind, and say how its table comes in."""
+    message = f"{path.name} is neither .csv nor .parquet nor .tsv"
+    reader = _IN_PYTHON.get(kind)
+    if reader is not None:
+        name = json.dumps(path.name, ensure_ascii=False)
+        call = f"dsstan.protect({reader}({name}), ...)"
+        message += f": save it as one of these, or read it in Python: {call}"
+        if reader.startswith("geopandas"):
+            message += ", which takes coordinates and CRS from the points"
+    raise InputError(message)
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -108,7 +147,7 @@ class PublicRelease:
         return synthetic_columns(self.metadata)
 
     @property
-    def imputation(self) -> NDArray[np.intp] | None:
+    def imputation(self) -> Indices | None:
         """Number, from 1, of the imputation behind each copy, for :func:`dsstan.combine`; None
         where the response was missing nowhere."""
         made = self.metadata["imputations"]
@@ -200,9 +239,9 @@ def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
     columns = metadata["columns"]
     try:
         if name.endswith(".csv"):
-            copy = _csv_copy(path, columns, metadata["index_columns"])
+            copy = _csv_copy(path, columns, metadata["index_columns"], dialect_of(metadata))
         else:
-            copy = _parquet_copy(path)
+            copy = _parquet_copy(path, metadata["records"])
     except (MemoryError, ReleaseError):
         raise
     except Exception as error:  # of many kinds
@@ -223,7 +262,9 @@ def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
     return copy
 
 
-def _csv_copy(path: Path, columns: Mapping[str, Any], leading: int) -> pd.DataFrame:
+def _csv_copy(
+    path: Path, columns: Mapping[str, Any], leading: int, dialect: Dialect
+) -> pd.DataFrame:
     """A copy in CSV, with the types that CSV can carry."""
     types = {}
     for name, dtype in columns.items():
@@ -236,14 +277,17 @@ def _csv_copy(path: Path, columns: Mapping[str, Any], leading: int) -> pd.DataFr
         if len(header) != leading + len(columns):
             _no(path.name, "has other columns than metadata.json says")
 
-    check_rows(path, as_said)
+    check_rows(path, as_said, dialect)
     table = parsed_csv(
         path,
+        dialect,
         dtype=types,
+        decimal=dialect.decimal,
+        thousands=dialect.thousands,
         index_col=list(range(leading)) or False,
         parse_dates=[name for name, dtype in columns.items() if _DATE.fullmatch(dtype)],
         keep_default_na=False,
-        na_values=[""],
+        na_values=["", *dialect.na],
         float_precision="round_trip",
         low_memory=False,
     )
@@ -253,12 +297,16 @@ def _csv_copy(path: Path, columns: Mapping[str, Any], leading: int) -> pd.DataFr
     return table
 
 
-def _parquet_copy(path: Path) -> pd.DataFrame:
-    """A copy in Parquet; with its points where it has any."""
+def _parquet_copy(path: Path, records: int) -> pd.DataFrame:
+    """A copy in Parquet; with its points where it has any. Its rows are counted before it is read:
+    a small file may unpack to any size."""
     import pyarrow.parquet
 
     with open(path, "rb") as stream:
-        geographic = b"geo" in (pyarrow.parquet.read_schema(stream).metadata or {})
+        head = pyarrow.parquet.read_metadata(stream)
+    if head.num_rows != records:
+        _no(path.name, "has another number of records than metadata.json says")
+    geographic = b"geo" in (head.metadata or {})
     if not geographic:
         return _read_parquet(path)
     geopandas = needed("geopandas", "geo")

@@ -12,10 +12,16 @@ from dsstan._version import __version__
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
     from dsstan.models.result import Fit
+    from dsstan.risk.floors import Floor
 
 
-def settings(release: Synthesis) -> dict[str, Any]:
-    """Everything needed to make the same release again. Confidential: it holds the seeds."""
+def settings(
+    release: Synthesis, floor: Floor | None = None, accepted: str | None = None
+) -> dict[str, Any]:
+    """Everything needed to make the same release again. Confidential: it holds the seeds.
+
+    ``accepted`` is the reason why records below the floor were accepted.
+    """
     packages = ("numpy", "scipy", "pandas", "formulaic", "arviz-stats")
     return {
         "versions": {
@@ -30,10 +36,14 @@ def settings(release: Synthesis) -> dict[str, Any]:
             "rounding": None
             if release.rounding is None
             else {"steps": release.rounding.steps, "shares": release.rounding.shares},
+            "noise_sd": None if release.noise is None else release.noise.tolist(),
             "imputations": None if release.imputation is None else int(release.imputation.max()),
             "accepted_failed_fit": release.accepted[0],
             "accepted_few_draws": release.accepted[1],
         },
+        "floor": None
+        if floor is None
+        else {"asked": floor.as_given, "accepted_below": accepted is not None, "reason": accepted},
         "fits": {kind: _fit_settings(f) for kind, f in release.fits.items()},
     }
 

@@ -1,44 +1,57 @@
 """Write a release: a public folder, and a confidential one beside it.
 
-The whole is written under a temporary name and renamed, so that a killed run
-leaves no half release.
+All of it is for its owner alone until it is published (:mod:`dsstan.release.publication.publish`).
 """
 
 from __future__ import annotations
 
-import errno
 import json
+import logging
 import math
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from dsstan.analysis.marginals import marginals
 from dsstan.analysis.utility import Utility, utility
 from dsstan.copies.chain import GivenSynthesis
-from dsstan.copies.published import check_public, held_columns, public_columns, synthetic
-from dsstan.core.errors import DisclosureError, InputError, ReleaseError
-from dsstan.core.workspace import private_folder
+from dsstan.copies.published import (
+    as_collected,
+    check_public,
+    held_columns,
+    unpublished_columns,
+)
+from dsstan.core.errors import (
+    InputError,
+    ReleaseError,
+)
 from dsstan.models.result import Fit
-from dsstan.release.conditions import conditions
+from dsstan.release.acceptance import accepted_reason
+from dsstan.release.conditions import conditions, fit_verdict
+from dsstan.release.copy_files import how_written, quoting_of, write_copy_files, write_parquet
 from dsstan.release.exchange import draws_table
-from dsstan.release.parquet_copies import write_copies
-from dsstan.release.public import analyst_readme, metadata, plain_index, public_table
+from dsstan.release.public import analyst_readme, metadata
+from dsstan.release.publication.ledger_note import note_for_ledger
+from dsstan.release.publication.public_hashes import note_hashes
 from dsstan.release.report import factsheet, write_report
 from dsstan.release.settings import finite, settings
-from dsstan.risk.assessment import Assessment, assess, check_floor
-from dsstan.risk.disclosure import Disclosure, disclosure
+from dsstan.release.whole_folder import check_target, whole_folder
+from dsstan.risk.assessment import Assessment, measured, unassessed
+from dsstan.risk.disclosure import Disclosure
+from dsstan.risk.floors import FloorLike
 from dsstan.risk.joint_disclosure import joint_disclosure
-from dsstan.table.cells import check_cells, quote, texts
-from dsstan.table.parquet import ParquetProblem
+from dsstan.risk.placing import NEAR
+from dsstan.table.cells import check_cells
+from dsstan.table.dialect import PLAIN, AsRead, Dialect
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
 
 FORMATS = ("csv", "parquet")
+
+_LOG = logging.getLogger("dsstan.release")
 
 
 def write_release(
@@ -48,18 +61,23 @@ def write_release(
     format: str = "csv",
     absolute: float | None = None,
     csv_text: str = "refuse",
-    floor: float | None = None,
+    floor: FloorLike | None = None,
+    attribution: float | None = None,
     assessment: Assessment | None = None,
     accept_below_floor: bool = False,
+    reason: str | None = None,
     report: bool = True,
     analysis: Utility | None = None,
+    dialect: Dialect | None = None,
 ) -> Path:
     """Write the copies for the public, and all the rest for the data steward.
 
-    ``public/`` holds the L copies with the original columns, order and types,
-    ``metadata.json``, a README and a fact sheet for the analyst. ``confidential/`` (only its
-    owner may enter) holds draws, flags, record-level risks, ``summary.json``,
-    ``settings.json`` with seeds and versions, and ``report.html`` for the data steward.
+    ``public/`` holds the L copies, ``metadata.json``, a README and a fact sheet for the
+    analyst. ``confidential/`` holds draws, flags, record-level risks, ``summary.json``,
+    ``settings.json`` with seeds and versions, ``report.html`` for the data steward, and
+    ``public.sha256``. Only the owner may enter either;
+    :func:`dsstan.release.publication.publish.publish` copies the public part to where others may
+    read it.
 
     Parameters
     ----------
@@ -75,15 +93,23 @@ def write_release(
         What to do with text that a spreadsheet would run as a formula; see
         :func:`dsstan.table.cells.check_cells`.
     floor
-        Least sd that an intruder should be left with; see :func:`dsstan.assess`.
+        What an intruder must be left with, such as ``"10%"`` or 0.05; see :func:`dsstan.assess`.
+    attribution
+        Largest chance of naming a value exactly; see :func:`dsstan.assess`.
     assessment
-        Of this release, if it is made already; ``absolute`` and ``floor`` are then its own.
+        Of this release, if it is made already; ``absolute``, ``floor`` and ``attribution`` are
+        then its own.
     accept_below_floor
-        Write the release although records are below the floor.
+        Write the release although records are below the floor; it takes a reason.
+    reason
+        Why that is accepted, kept in ``settings.json`` and ``summary.json``.
     report
         Whether to make the two pages, ``report.html`` and ``factsheet.html``.
     analysis
         The regression that the report shows, by default that of the problem's formula.
+    dialect
+        How copies in CSV are written, by default as the table was that
+        :func:`dsstan.release.reading.read_table` read, else as plain CSV.
 
     Returns
     -------
@@ -101,32 +127,33 @@ def write_release(
     target = check_target(folder)
     check_format(format, release.problem.by_row_groups)
     check_public(release)
+    _log_columns(release)
     check_cells(release.problem.table[held_columns(release)], format, csv_text)
-    risks = assessment or measured(release, absolute=absolute, floor=floor, progress=False)
-    if isinstance(risks, Assessment) and not accept_below_floor:
-        check_reached(risks)
+    as_read = how_written(release, format, dialect)
+    risks = assessment or measured(
+        release, absolute=absolute, floor=floor, attribution=attribution, progress=False
+    )
+    accepted = accepted_reason(risks, accept_below_floor, reason)
     kept = utility(release) if release.copies > 1 else None
     try:
-        with _partial(target) as partial:
-            whole = _folder(partial / "whole", 0o700)
-            public = _folder(whole / "public", 0o755)
-            _write_public(release, public, format, csv_text, page=report)
-            confidential = _folder(whole / "confidential", 0o700)
-            _write_confidential(release, risks, kept, confidential)
+        with whole_folder(target, 0o700) as whole:
+            public = _folder(whole / "public")
+            _write_public(release, public, format, csv_text, as_read, page=report)
+            confidential = _folder(whole / "confidential")
+            note_hashes(public, confidential)
+            _write_confidential(release, risks, kept, confidential, accepted)
+            note_for_ledger(release, risks, confidential)
             if report:
-                write_report(release, risks, analysis or kept, confidential / "report.html")
+                write_report(
+                    *(release, risks, analysis or kept, confidential / "report.html"),
+                    accepted=accepted,
+                )
             for number, step in enumerate(release.steps[:-1], 1):
-                inner = _folder(confidential / f"step_{number}", 0o700)
-                shares, own = disclosure(step), utility(step) if step.copies > 1 else None
-                _write_confidential(step, shares, own, inner)
+                inner = _folder(confidential / f"step_{number}")
+                found, own = unassessed(step), utility(step) if step.copies > 1 else None
+                _write_confidential(step, found, own, inner)
                 if report:
-                    write_report(step, shares, own, inner / "report.html")
-            _sync(whole)
-            whole.chmod(0o755)
-            check_target(target)
-            whole.rename(target)
-            with suppress(OSError):  # it is there, whole
-                _sync_folder(target.parent)
+                    write_report(step, found, own, inner / "report.html")
     except OSError as error:
         raise ReleaseError(
             f"the release could not be written to {target}: "
@@ -141,85 +168,11 @@ def write_release(
     return target
 
 
-@contextmanager
-def _partial(target: Path) -> Iterator[Path]:
-    """A private folder beside the target, and a note in the working folder that leads there."""
-    with ExitStack() as stack:
-        partial = stack.enter_context(private_folder(target.parent, name=f".{target.name}.partial"))
-        with suppress(OSError, InputError):  # without the note it is still found beside the target
-            stack.enter_context(private_folder(beside=partial))
-        yield partial
-
-
-def _sync(folder: Path) -> None:
-    """Have a folder on the disk before its name says that it is whole."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            _sync_folder(Path(place) / name)
-        _sync_folder(Path(place))
-
-
-def _sync_folder(path: Path) -> None:
-    """Have one file or folder on the disk; some file systems can't do it for folders."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(file)
-
-
-def check_reached(found: Assessment) -> None:
-    """Refuse a release that misses its floor.
-
-    Raises
-    ------
-    DisclosureError
-        If a record is below it.
-    """
-    if found.below_floor.size:
-        raise DisclosureError(
-            f"{found.floor_remarks()[0]}. Nothing was written: release fewer copies, smooth more, "
-            "lower the floor, or accept it with accept_below_floor (--accept-below-floor)"
-        )
-
-
-def measured(
-    release: Synthesis,
-    *,
-    absolute: float | None = None,
-    floor: float | None = None,
-    progress: bool | None = None,
-) -> Assessment | Disclosure:
-    """The assessment of a release, or where there can be none the shares near the truth.
-
-    Raises
-    ------
-    InputError
-        If there is a floor, and no assessment to hold it against.
-    """
-    if can_assess(release):
-        return assess(release, absolute=absolute, floor=floor, progress=progress)
-    check_floor(floor)
-    if floor is not None:
-        raise InputError(
-            "a floor is compared with the attacker's sd, which needs a Gaussian response without "
-            "gaps and an unrestricted fit: leave the floor out"
-        )
-    return disclosure(release, absolute=absolute)
-
-
-def can_assess(release: Synthesis) -> bool:
-    """Whether the closed forms hold: one Gaussian response without gaps, an unrestricted fit, and
-    no predictive process."""
-    fits = release.fits.values()
-    gaussian = all(fit.outcome == "Gaussian" for fit in fits)
-    single = release.problem.n_missing == 0 and len(release.steps) == 1
-    free = release.fit.kind == "unrestricted" or release.fit.start is not None
-    attacked = all(fit.covariance.has_attacker for fit in fits)
-    return gaussian and single and free and attacked
+def _log_columns(release: Synthesis) -> None:
+    """Say which columns stay, to a caller who named none."""
+    stay = ", ".join(map(str, unpublished_columns(release)))
+    if stay and release.problem.publish is None:
+        _LOG.warning("Not published: %s; name them in publish = [...]", stay)
 
 
 def check_format(format: str, by_row_groups: bool = False) -> None:
@@ -233,29 +186,10 @@ def check_format(format: str, by_row_groups: bool = False) -> None:
         )
 
 
-def check_target(folder: str | os.PathLike[str]) -> Path:
-    """The folder as an absolute path, if a release can be written there.
-
-    Raises
-    ------
-    ReleaseError
-        If it exists, or its parent does not or can't be written to.
-    """
-    target = Path(folder).expanduser().absolute()
-    if os.path.lexists(target):
-        raise ReleaseError(f"{target} exists and is not overwritten; choose another folder")
-    if not target.parent.is_dir():
-        raise ReleaseError(f"{target.parent} is no folder; make it first")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise ReleaseError(f"{target.parent} can't be written to")
-    return target
-
-
 def summary(
-    release: Synthesis, risks: Disclosure | Assessment, kept: Utility | None
+    release: Synthesis, risks: Assessment, kept: Utility | None, accepted: str | None = None
 ) -> dict[str, Any]:
     """What ``summary.json`` holds; its schema is described in the docs and kept stable."""
-    shares = risks.shares if isinstance(risks, Assessment) else risks
     problem, fit = release.problem, release.fit
     free = fit.start if fit.kind == "restricted" else fit
     restricted = fit if fit.kind == "restricted" else None
@@ -278,7 +212,13 @@ def summary(
         "effect": release.effect,
         "threshold": None if fit.weights is None else finite(fit.weights.threshold),
         "unit": problem.unit,
+        "published_as_collected": as_collected(release),
+        "not_published": [str(name) for name in unpublished_columns(release)],
         "surface_error": max(f.surface_error for f in release.fits.values()),
+        "fit_verdict": fit_verdict(release),
+        "disclosure_verdict": risks.verdict,
+        "disclosure_reason": risks.why,
+        "accepted_below_floor": accepted,
         "verdict": {
             "passed": all(v.passed for v in verdicts),
             "conditions": conditions(release),
@@ -289,8 +229,10 @@ def summary(
         "seconds": {key: finite(value) for key, value in seconds.items()},
         "terms": {f"beta_{j}": term for j, term in enumerate(problem.terms)},
         **{name: None if f is None else _posterior(f) for name, f in fits.items()},
-        "disclosure": _shares(shares),
-        "attacker": risks.summary() if isinstance(risks, Assessment) else None,
+        "disclosure": _shares(risks.shares),
+        "attacker": None if risks.after is None else risks.summary(),
+        "placing": _placing(risks),
+        "marginals": marginals(release).summary(),
         "utility": None if kept is None else _estimates(kept),
         "chain": _chain(release),
     }
@@ -321,6 +263,19 @@ def _posterior(fit: Fit) -> dict[str, dict[str, float | None]]:
     }
 
 
+def _placing(risks: Assessment) -> dict[str, Any]:
+    """By group and stage, how near to the truth intruders place records."""
+    out: dict[str, Any] = {}
+    for row in risks.placing().to_dict("records"):
+        out.setdefault(row["group"], {})[row["stage"]] = {
+            "weakest_within": finite(row["within"]),
+            "weakest_sd": finite(row["sd"]),
+            "placed_near": finite(row["near"]),
+            "placed_near_by_public_files": finite(row["public"]),
+        }
+    return {"near": NEAR, **out}
+
+
 def _shares(risks: Disclosure) -> dict[str, Any]:
     """Mean shares by measure, fit and group."""
     names = {"within_relative": f"within_relative_{100 * risks.relative:g}pct"}
@@ -347,41 +302,40 @@ def _estimates(kept: Utility) -> dict[str, Any]:
 
 
 def _write_public(
-    release: Synthesis, folder: Path, format: str, csv_text: str, *, page: bool
+    release: Synthesis,
+    folder: Path,
+    format: str,
+    csv_text: str,
+    as_read: AsRead | None = None,
+    *,
+    page: bool,
 ) -> None:
     """The copies, their metadata, the analyst's README and the fact sheet."""
     width = max(3, len(str(release.copies)))
     files = [f"copy_{i + 1:0{width}d}.{format}" for i in range(release.copies)]
-    plain = plain_index(release.problem.table.index)
-    quoting = _quoting(release.problem.table)
-    if isinstance(release.problem, ParquetProblem):
-        made = synthetic(release)
-        paths, columns = [folder / name for name in files], public_columns(release)
-        write_copies(release.problem, paths, columns, lambda k: public_table(release, k)[made])
-    for number, name in enumerate(() if release.problem.by_row_groups else files):
-        table = public_table(release, number)
-        if format == "csv":
-            table = quote(table) if csv_text == "quote" else table
-            table.to_csv(folder / name, index=not plain, quoting=quoting)
-        else:
-            _parquet(table, folder / name, index=None if plain else True)
-    described = metadata(release, files, csv_text=csv_text, format=format)
+    write_copy_files(release, [folder / name for name in files], format, csv_text, as_read)
+    dialect = PLAIN if as_read is None else as_read.dialect
+    described = metadata(release, files, csv_text=csv_text, format=format, dialect=dialect)
     _json(folder / "metadata.json", described)
-    (folder / "README.md").write_text(analyst_readme(release, files), encoding="utf-8")
+    (folder / "README.md").write_text(analyst_readme(release, files, dialect), encoding="utf-8")
     if page:
         (folder / "factsheet.html").write_text(factsheet(described), encoding="utf-8")
     for path in folder.iterdir():
-        path.chmod(0o644)  # readable by all, whatever the umask
+        path.chmod(0o600)
 
 
 def _write_confidential(
-    release: Synthesis, risks: Disclosure | Assessment, kept: Utility | None, folder: Path
+    release: Synthesis,
+    risks: Assessment,
+    kept: Utility | None,
+    folder: Path,
+    accepted: str | None = None,
 ) -> None:
     """Everything that must not be published, but for the report."""
     fit = release.fit
-    quoting = _quoting(release.problem.table)  # for its index, which both CSVs have
+    quoting = quoting_of(release.problem.table)  # for its index, which both CSVs have
     for name, f in release.fits.items():
-        _parquet(draws_table(f), folder / f"draws_{name}.parquet", index=False)
+        write_parquet(draws_table(f), folder / f"draws_{name}.parquet", index=False)
     if fit.weights is not None:
         table = fit.weights.table(release.problem).drop(columns="geometry", errors="ignore")
         table.to_csv(folder / "flags.csv", quoting=quoting)
@@ -393,46 +347,16 @@ def _write_confidential(
         picks["imputation"] = release.imputation
     picks.index = pd.RangeIndex(1, release.copies + 1, name="copy")
     picks.to_csv(folder / "copies.csv")
-    _json(folder / "summary.json", summary(release, risks, kept))
-    _json(folder / "settings.json", settings(release))
+    _json(folder / "summary.json", summary(release, risks, kept, accepted))
+    _json(folder / "settings.json", settings(release, risks.asked, accepted))
     for path in folder.iterdir():
         path.chmod(0o600)
 
 
-def _parquet(table: pd.DataFrame, path: Path, *, index: bool | None) -> None:
-    """Write Parquet; to an open file, since Arrow takes no path that is not UTF-8."""
-    from pyarrow import ArrowInvalid, ArrowTypeError
-
-    try:
-        with open(path, "wb") as stream:
-            table.to_parquet(stream, index=index)
-    except (ArrowInvalid, ArrowTypeError):
-        mixed = [
-            str(name)
-            for name in table.columns
-            if pd.api.types.infer_dtype(table[name], skipna=True).startswith("mixed")
-        ]
-        named = f"column {mixed[0]!r}" if mixed else "a column or the index"
-        raise ReleaseError(
-            f"the release can't be written as Parquet: {named} holds values of several kinds. Make "
-            "them one kind, for example with astype(str), or publish CSV"
-        ) from None
-
-
-def _quoting(table: pd.DataFrame) -> Literal[0, 2]:
-    """How a CSV of these records is quoted: all text, where a cell holds a carriage return.
-
-    Python before 3.13 writes a lone carriage return without quotes, and a reader takes it for the
-    end of a row. 0 is csv.QUOTE_MINIMAL and 2 csv.QUOTE_NONNUMERIC.
-    """
-    held = (isinstance(cell, str) and "\r" in cell for _, text in texts(table) for cell in text)
-    return 2 if any(held) else 0
-
-
-def _folder(path: Path, mode: int) -> Path:
-    """Make a folder with exactly these permissions."""
+def _folder(path: Path) -> Path:
+    """Make a folder that only its owner may enter."""
     path.mkdir()
-    path.chmod(mode)
+    path.chmod(0o700)
     return path
 
 

@@ -6,7 +6,7 @@ candidate y* for y_i by::
 
     p(y* | y_-i) prod_l p(copy l | y*, y_-i)
 
-Coefficients are integrated out under a flat prior, as in :mod:`dsstan.risk.attacker`.
+Coefficients are integrated out under a flat prior, as in :mod:`dsstan.risk.intruder.attacker`.
 Draws v of the variances (and of a free phi) come from the posterior given the
 true y; ``y*`` reweights them by ``p(y* | v) / p(y | v)``. The log of that ratio and
 ``log p(copy | y*, v)`` are quadratics in ``delta = y* - y_i``. Their coefficients, sigma_sq
@@ -18,20 +18,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from arviz_stats.base import array_stats
-from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr
 from threadpoolctl import threadpool_limits
 
 from dsstan.copies.result import Synthesis
-from dsstan.core.chebyshev import chebyshev_map, chebyshev_nodes, chebyshev_polynomials
-from dsstan.core.chebyshev import log_position as position
-from dsstan.core.chebyshev import log_position_inv as position_inv
+from dsstan.core.arrays import Floats, Indices
+from dsstan.core.chebyshev import ChebyshevGrid
 from dsstan.core.errors import InputError, describe_rows
 from dsstan.core.progress import progress_bar
 from dsstan.covariance.base import Parameters
@@ -41,13 +40,10 @@ from dsstan.covariance.latent import LatentModel, require_all_pairs
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
-from dsstan.risk.attacker import planned_release
 from dsstan.risk.disclosure import RELATIVE
 from dsstan.risk.identification import record_positions, tolerances
+from dsstan.risk.intruder.attacker import planned_release
 from dsstan.table.problem import Problem
-
-Floats = NDArray[np.float64]
-Positions = NDArray[np.intp]
 
 DRAWS, FEWEST = 2000, 50
 """Posterior draws that are reweighted unless others are asked for, and fewest for a Pareto tail."""
@@ -108,10 +104,10 @@ def attribute(
     """Posterior of each value for an intruder who knows all others, by importance sampling.
 
     They are given what a release says of itself (model, protection, gamma, flags, a held phi, prior
-    scales) and none of the draws behind the copies. With the variances fixed this is
-    :class:`dsstan.risk.attacker.Attack` exactly; over a posterior its sd is about between that
-    class's bounds, which average over releases. It holds matrices of all pairs, so it takes the
-    exact covariance, up to 5000 records.
+    scales) and none of the draws behind the copies. With the variances fixed the sd is that of
+    :func:`dsstan.risk.intruder.attacker.attack` without its margin; over a posterior it is about
+    between the bounds there. It holds matrices of all pairs, so it takes the exact
+    covariance, up to 5000 records.
 
     Parameters
     ----------
@@ -120,23 +116,29 @@ def attribute(
     against
         The unrestricted fit of the belief without copies; by default that of the release's fit.
     records
-        Positions of the records to look at, by default all.
+        Indices of the records to look at, by default all.
     relative, absolute
         What is near, on the response's own scale; one of them, by default 10%.
     draws
         Posterior draws to reweight, spread over the chains, those behind the copies
         left out. With few, each copy clings to its nearest and the intruder looks as
-        if they knew the variances: ``mc_error`` tells.
+        if they knew the variances: ``mc_error`` says how rough it is.
 
     Raises
     ------
     InputError
         If there is no unrestricted fit, a record, position or tolerance is impossible, too few
-        draws are left, a covariance is approximated, or there are more than 5000 records.
+        draws are left, a covariance is approximated, noise was added, or there are more than 5000
+        records.
     """
     begin = time.perf_counter()
     fit, free, _, _ = planned_release(release, against, None, "auto")
     require_all_pairs("attribute", fit, free)
+    if release.noise is not None:
+        raise InputError(
+            "attribute() takes copies without added noise: assess() counts it, for an intruder "
+            "who knows all other records"
+        )
     problem = fit.problem
     rows = record_positions(problem, records)
     if alone(problem.X)[rows].any():
@@ -160,7 +162,7 @@ def attribute(
             advance(0.5 + 0.5 * (i + 1) / rows.size)
     table = pd.DataFrame(found, index=problem.table.index[rows])
     if np.any(np.all(release.values == problem.original(), axis=1)):
-        # Who knows the others sees that a copy is the original, whatever the model says.
+        # Whatever the model says, an intruder who knows the others sees which copy is the original.
         table = table.assign(mean_with=problem.y[rows], sd_with=0.0, near_with=1.0)
     table.insert(0, "flagged", fit.flagged[rows])
     return Attribute(
@@ -176,7 +178,7 @@ def attribute(
 class _Lattice:
     """Draws as weighted sums of terms at nodes in (log phi, log r), sigma_sq taken out."""
 
-    def __init__(self, fit: Fit, picks: Positions, nodes: tuple[int, ...] = ()) -> None:
+    def __init__(self, fit: Fit, picks: Indices, nodes: tuple[int, ...] = ()) -> None:
         drawn = [parameters_at(fit, int(chain), int(iteration)) for chain, iteration in picks]
         self.n = fit.problem.n_records
         self.sigma_sq = np.array([p.sigma_sq for p in drawn])
@@ -184,15 +186,14 @@ class _Lattice:
         if not nodes:
             points, self.weight = list(zip(*where, strict=True)), np.eye(len(drawn))
         else:
-            series, axes = [], []
-            for values, size in zip(where, nodes, strict=True):
-                ends = (min(values), max(values))
-                n = size if ends[0] < ends[1] else 1
-                basis = [chebyshev_polynomials(position(v, ends), n) for v in values]
-                series.append(np.array(basis) @ chebyshev_map(n))
-                axes.append(position_inv(chebyshev_nodes(n), ends))
-            points = [(phi, r) for phi in axes[0] for r in axes[1]]
-            self.weight = np.einsum("sg,sh->sgh", *series).reshape(len(drawn), -1)
+            (g, phi), (h, r) = (
+                (size if min(values) < max(values) else 1, (min(values), max(values)))
+                for values, size in zip(where, nodes, strict=True)
+            )
+            grid = ChebyshevGrid((g, h), (phi, r))
+            points = list(product(*grid.points))
+            each = grid.coefficients(np.eye(g * h).reshape(g, h, g * h))  # 1 at a node, else 0
+            self.weight = np.stack([grid.at(each, *at) for at in zip(*where, strict=True)])
         self.parameters = [Parameters(drawn[0].beta, 1.0, float(r), float(f)) for f, r in points]
 
 
@@ -214,7 +215,7 @@ class _Terms:
         return np.asarray(found / self.lattice.sigma_sq.reshape(-1, *(1,) * (found.ndim - 1)))
 
 
-def _at_nodes(fit: Fit, picks: Positions, compute: Callable[[_Lattice], _Terms]) -> _Terms:
+def _at_nodes(fit: Fit, picks: Indices, compute: Callable[[_Lattice], _Terms]) -> _Terms:
     """Terms at enough nodes, judged at the draw of smallest r; else at the draws themselves."""
 
     def judged(terms: _Terms, s: int) -> Floats:
@@ -230,7 +231,7 @@ def _at_nodes(fit: Fit, picks: Positions, compute: Callable[[_Lattice], _Terms])
     return compute(_Lattice(fit, picks[:: -(-len(picks) // _DIRECT)]))
 
 
-def _prior_terms(lattice: _Lattice, free: Fit, copies: Floats, rows: Positions) -> _Terms:
+def _prior_terms(lattice: _Lattice, free: Fit, copies: Floats, rows: Indices) -> _Terms:
     """Of the unrestricted fit; slope holds P_ii (m - y_i), m the mean given the others' copy."""
     model, found = LatentModel(free), []
     for p in lattice.parameters:
@@ -243,7 +244,7 @@ def _prior_terms(lattice: _Lattice, free: Fit, copies: Floats, rows: Positions) 
     return _Terms(lattice, score, precision, gap, empty, empty, np.zeros(len(score)))
 
 
-def _copy_terms(lattice: _Lattice, release: Synthesis, rows: Positions) -> _Terms:
+def _copy_terms(lattice: _Lattice, release: Synthesis, rows: Indices) -> _Terms:
     """Of the release's fit."""
     fit, values = release.fit, release.modelled()
     model, carried = LatentModel(fit), carried_effect(fit, release.effect)[0]
@@ -360,7 +361,7 @@ def pareto_k(log_ratio: Floats) -> float:
 
 
 def _bounds(
-    problem: Problem, rows: Positions, relative: float | None, absolute: float | None
+    problem: Problem, rows: Indices, relative: float | None, absolute: float | None
 ) -> tuple[Floats, Floats]:
     """Ends of "near the truth" on the modelled scale, each of shape (n,)."""
     truth = problem.original()[rows]
@@ -372,7 +373,7 @@ def _bounds(
     return np.where(np.isfinite(low), low, -np.inf), high
 
 
-def _unused(fit: Fit, count: int, used: Positions) -> Positions:
+def _unused(fit: Fit, count: int, used: Indices) -> Indices:
     """Draws from all chains, those behind the copies left out, shape (S, 2)."""
     chains, samples = fit.draws["sigma_sq"].shape
     free = np.ones((samples, chains), dtype=bool)
@@ -389,11 +390,8 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
     """One row an intruder and group that has records."""
     rows, flagged = [], table["flagged"].to_numpy(dtype=bool)
     for name in ("public", "without", "with"):
-        for group, members in (
-            ("flagged", flagged),
-            ("unflagged", ~flagged),
-            ("all", flagged | True),
-        ):
+        groups = {"flagged": flagged, "unflagged": ~flagged, "all": flagged | True}
+        for group, members in groups.items():
             sd, near = table.loc[members, f"sd_{name}"], table.loc[members, f"near_{name}"]
             if len(sd):
                 cells = (len(sd), sd.min(), sd.median(), near.mean(), near.max())

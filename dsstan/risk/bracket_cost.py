@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
-from dsstan.core.errors import InputError, is_number
+from dsstan.core.arrays import Floats
 from dsstan.core.seeds import COMPARISON, seed_of, stream
-from dsstan.covariance.correlation import correlation
-from dsstan.models.brackets.fit import BracketedFit
+from dsstan.covariance.copy_law import projection
+from dsstan.covariance.eigenbasis import alone
+from dsstan.covariance.latent import LatentModel
+from dsstan.models.brackets.fit import BracketedFit, bracketed
 from dsstan.models.brackets.truncation import truncated_sd
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.result import Fit
-from dsstan.risk.disclosure import RELATIVE, within
+from dsstan.risk.disclosure import RELATIVE, check_tolerances, within
 
 __all__ = ["bracket_cost", "sd_left"]
 
-Floats = NDArray[np.float64]
 
 DRAWS = 50
 """Posterior draws behind the sds."""
@@ -61,17 +58,13 @@ def bracket_cost(
     InputError
         If the release has no brackets, or a tolerance is negative.
     """
-    fit = release.fit
-    if not isinstance(fit, BracketedFit):
-        raise InputError("bracket_cost needs copies of a fit_bracketed fit")
-    for name, value in (("relative", relative), ("absolute", absolute)):
-        if value is not None and not (is_number(value) and np.isfinite(value) and value >= 0):
-            raise InputError(f"the {name} tolerance must be finite and not negative")
+    fit = bracketed(release.fit, "bracket_cost")
+    check_tolerances(relative, absolute)
     problem, kept = release.problem, fit.brackets
     truth = problem.original()
     tolerance = relative * np.abs(truth) if absolute is None else absolute
     bare = synthesise(
-        replace(fit, brackets=kept.without()),
+        fit.without_brackets,
         release.copies,
         seed=seed_of(stream(release.seed, COMPARISON, b"without brackets")),
         effect=release.effect,
@@ -117,20 +110,14 @@ def sd_left(fit: BracketedFit, *, draws: int = DRAWS) -> tuple[Floats, Floats]:
     """
     free: Fit = fit if fit.start is None else fit.start
     problem, kept = fit.problem, fit.brackets
-    X, y = problem.X, problem.y
-    d = cdist(problem.sites, problem.sites)
+    model, y, own = LatentModel(free.model_with()), problem.y, alone(problem.X)
     before, after = np.zeros(y.size), np.zeros(y.size)
     picks = spread_draws(free, min(draws, free.n_draws))
     with threadpool_limits(limits=1, user_api="blas"):
         for chain, iteration in picks:
             p = parameters_at(free, int(chain), int(iteration))
-            V = p.sigma_sq * correlation(d, p.phi, free.cov_model) + p.tau_sq * np.eye(y.size)
-            factor = cho_factor(V, lower=True, overwrite_a=True, check_finite=False)
-            solved = cho_solve(factor, np.column_stack([X, np.eye(y.size)]), check_finite=False)
-            VX, inverse = solved[:, : X.shape[1]], solved[:, X.shape[1] :]
-            P = inverse - VX @ np.linalg.solve(X.T @ VX, VX.T)
+            P = projection(model, p)
             precision = np.diag(P)
-            own = precision <= 1e-12 * np.diag(inverse)
             with np.errstate(divide="ignore", invalid="ignore"):
                 sd = np.where(own, np.inf, 1.0 / np.sqrt(precision))
                 mean = np.where(own, y, y - (P @ y) / precision)

@@ -12,13 +12,12 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dsstan.copies.result import Synthesis
+from dsstan.core.arrays import Floats
+from dsstan.core.display import Part
 from dsstan.core.errors import InputError, is_number
 from dsstan.models.result import Fit
-
-Floats = NDArray[np.float64]
 
 RELATIVE = 0.10
 """The paper's relative tolerance."""
@@ -65,7 +64,8 @@ class Disclosure:
         row = r[(r["measure"] == measure) & (r["group"] == group)]
         return None if row.empty else float(row["percent"].iloc[0])
 
-    def __str__(self) -> str:
+    def part(self) -> Part:
+        """The summary as it is printed, one row a measure and group."""
         wide = self.summary.pivot(index=["measure", "group"], columns="fit", values="share")
         wide = wide[[c for c in ("unrestricted", "restricted") if c in wide.columns]]
         lines = {}
@@ -75,7 +75,10 @@ class Disclosure:
             if not self.reduction.empty:
                 cells["reduced by"] = reduction_text(self.reduced(measure, group))
             lines[f"{measure}, {group}"] = cells
-        return "Copies near the truth\n" + pd.DataFrame(lines).T.to_string()
+        return Part(pd.DataFrame(lines).T, "Copies near the truth")
+
+    def __str__(self) -> str:
+        return self.part().text().strip("\n")
 
 
 def reduction_text(percent: float | None) -> str:
@@ -129,9 +132,7 @@ def disclosure(
         unrestricted.
     """
     begin = time.perf_counter()
-    for name, value in (("relative", relative), ("absolute", absolute)):
-        if value is not None and not (is_number(value) and np.isfinite(value) and value >= 0):
-            raise InputError(f"the {name} tolerance must be finite and not negative")
+    check_tolerances(relative, absolute)
     problem = release.problem
     truth = problem.original()
     known = problem.observed  # a value that nobody knows can't be disclosed
@@ -172,14 +173,18 @@ def disclosure(
     )
 
 
+def check_tolerances(relative: float, absolute: float | None) -> None:
+    """Refuse tolerances that are none."""
+    for name, value in (("relative", relative), ("absolute", absolute)):
+        if value is not None and not (is_number(value) and np.isfinite(value) and value >= 0):
+            raise InputError(f"the {name} tolerance must be finite and not negative")
+
+
 def sides(release: Synthesis, against: Fit | Synthesis | None = None) -> dict[str, Synthesis]:
     """The unrestricted copies, if there are any, and the release's own, by name.
 
-    Raises
-    ------
-    InputError
-        If the two are not of the same problem, or one is not of the kind that
-        its name would say.
+    Raises InputError if the two are not of the same problem, or one is not of the kind that its
+    name would say.
     """
     if against is not None:
         fit = against.fit if isinstance(against, Synthesis) else against

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from dsstan.copies.result import Synthesis, require_one_column
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import InputError
 from dsstan.models.result import Fit
 from dsstan.risk.disclosure import RELATIVE, sides
 from dsstan.table.problem import Problem
-
-Floats = NDArray[np.float64]
 
 TIE = 1e-12
 """Averaged probabilities that differ by less, relatively, are the same sum in another order."""
@@ -48,13 +47,11 @@ class Matches:
     """
 
     right: Floats
-    ties: NDArray[np.intp]
-    found: NDArray[np.bool_]
+    ties: Indices
+    found: Truths
 
 
-def match(
-    values: Floats, truth: Floats, tolerance: Floats, keys: NDArray[np.intp] | None = None
-) -> Matches:
+def match(values: Floats, truth: Floats, tolerance: Floats, keys: Indices | None = None) -> Matches:
     """Match every record with the copies (Reiter and Mitra 2009).
 
     A record of the same keys whose value in copy l lies within the target's
@@ -211,7 +208,7 @@ def identification(
     columns = _keys(problem, keys)
     known = np.column_stack([columns, _places(problem, coordinates)])
     group = _numbers(known)
-    exact = _numbers(np.column_stack([columns, problem.site]))
+    exact = _numbers(np.column_stack([columns, problem.site_index]))
     candidates, alone = np.bincount(group)[group], np.bincount(exact)[exact] == 1
     given = coordinates == "exact" and bool(alone.any())
     flagged = release.fit.flagged
@@ -243,7 +240,7 @@ def identification(
     )
 
 
-def _rates(matches: Matches, chosen: NDArray[np.bool_]) -> list[tuple[str, float]]:
+def _rates(matches: Matches, chosen: Truths) -> list[tuple[str, float]]:
     """The measures of one group of targets."""
     ties, found = matches.ties[chosen], matches.found[chosen]
     single = ties == 1
@@ -301,11 +298,12 @@ def tolerances(truth: Floats, relative: float | None, absolute: float | None) ->
     return np.asarray(share * np.abs(truth))
 
 
-def record_positions(problem: Problem, records: Sequence[int] | None) -> NDArray[np.intp]:
+def record_positions(problem: Problem, records: Sequence[int] | None) -> Indices:
     """Positions asked for, all if None; refused unless distinct whole numbers below N."""
     n = problem.n_records
     rows = np.arange(n) if records is None else np.asarray(records)
-    whole = rows.ndim == 1 and rows.size > 0 and np.issubdtype(rows.dtype, np.integer)
+    whole = rows.ndim == 1 and rows.size > 0 and np.issubdtype(rows.dtype, np.number)
+    whole = whole and np.array_equal(rows, np.rint(rows))
     if not (whole and rows.min() >= 0 and rows.max() < n and np.unique(rows).size == rows.size):
         raise InputError(f"records must be distinct positions, whole numbers from 0 to {n - 1}")
     return rows.astype(np.intp)
@@ -343,7 +341,7 @@ def _places(problem: Problem, coordinates: str | float | None) -> NDArray[np.int
     if isinstance(coordinates, str):
         if coordinates != "exact":
             raise InputError(f'coordinates must be "exact", a grid size or None; {coordinates!r}')
-        return problem.site[:, None]
+        return problem.site_index[:, None]
     if isinstance(coordinates, bool) or not (np.isfinite(coordinates) and coordinates > 0):
         raise InputError("the grid size of coordinates must be positive and finite")
     return grid_cells(problem.sites, float(coordinates))
@@ -371,7 +369,7 @@ def grid_cells(sites: Floats, size: float) -> NDArray[np.int64]:
     return np.asarray(cells, dtype=np.int64)
 
 
-def merged(area: NDArray[np.intp], sites: Floats, minimum: int) -> NDArray[np.intp]:
+def merged(area: Indices, sites: Floats, minimum: int) -> Indices:
     """Areas joined, smallest first with the nearest mean place, until each has ``minimum``."""
     area = np.array(area)
     while True:
@@ -385,6 +383,6 @@ def merged(area: NDArray[np.intp], sites: Floats, minimum: int) -> NDArray[np.in
         area[area == label[least]] = label[int(np.argmin(gap))]
 
 
-def _numbers(rows: NDArray[np.int64]) -> NDArray[np.intp]:
+def _numbers(rows: NDArray[np.int64]) -> Indices:
     """Number of each distinct row, shape (N,)."""
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], dtype=np.intp).ravel()

@@ -10,20 +10,13 @@ from dsstan.risk.disclosure import RELATIVE
 
 
 def joint_disclosure(release: GivenSynthesis, *, relative: float = RELATIVE) -> pd.DataFrame:
-    """Share of copies near the truth in every synthetic column at once.
-
-    Parameters
-    ----------
-    release
-        The chain.
-    relative
-        Tolerance as a share of the true value, of each column.
+    """Share of copies of a chain near the truth in every synthetic column at once. Confidential.
 
     Returns
     -------
     DataFrame
-        One row a record: ``flagged`` (by any step), the share of copies near the truth of each
-        column, and of all at once (``all``). Confidential.
+        One row a record: ``flagged`` (by any step), the share of copies within ``relative`` of the
+        true value of each column, and of all at once (``all``).
     """
     flagged = np.any([step.fit.flagged for step in release.steps], axis=0)
     near = []

@@ -1,7 +1,7 @@
 """The smallest smoothing of each record that leaves an intruder uncertain enough.
 
 For every record the smallest gamma a_i whose attacker sd at the planned number of
-copies meets a stated floor (:mod:`dsstan.risk.attacker`, not h_ii, which is not
+copies meets a stated floor (:mod:`dsstan.risk.intruder.attacker`, not h_ii, which is not
 monotone). Protecting one record can expose another, so all are solved for
 together, the model is fitted again, and every record is checked again.
 """
@@ -11,21 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dsstan.core.errors import InputError
+from dsstan.core.arrays import Floats, Indices, Truths
+from dsstan.core.errors import InputError, check_count
 from dsstan.covariance.protection import PROTECTIONS, check_protection, protection_of
-from dsstan.models.arguments import settings_of
+from dsstan.models.arguments import check_cut, settings_of
 from dsstan.models.fit import fit
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import carried_at
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, neighbour_distances, smoothing
-from dsstan.risk.attacker import Attack, attack
-from dsstan.risk.leave_one_out import MeanTerms, averaged_draws, unrestricted_terms
-
-Floats = NDArray[np.float64]
+from dsstan.risk.floors import Floor, FloorLike
+from dsstan.risk.intruder.attacker import Attack, attack
+from dsstan.risk.intruder.leave_one_out import MeanTerms, averaged_draws, unrestricted_terms
 
 FULL = 1e8
 """gamma a_i that stands for full smoothing where other records are smoothed in part."""
@@ -81,7 +80,7 @@ class Targets:
     floor: float
     copies: int
     variances: str
-    unmet: NDArray[np.intp] = field(repr=False)
+    unmet: Indices = field(repr=False)
     message: str
 
     def __str__(self) -> str:
@@ -90,12 +89,12 @@ class Targets:
 
 def solve_targets(
     free: Fit,
-    floor: float,
+    floor: FloorLike,
     copies: int,
     *,
     protection: str = "preserving",
     variances: str = "known",
-    candidates: NDArray[np.bool_] | None = None,
+    candidates: Truths | None = None,
     seed: int | None = None,
     refits: int = 3,
     draws: int = 60,
@@ -109,7 +108,8 @@ def solve_targets(
     free
         The unrestricted fit.
     floor
-        Least attacker sd wanted, on the modelled scale.
+        What an intruder must be left with about every record: ``"10%"`` or a least sd on the
+        modelled scale; see :class:`dsstan.risk.floors.Floor`.
     copies
         L planned.
     protection
@@ -117,7 +117,7 @@ def solve_targets(
         coefficients; under ``"cut"`` smoothing is all or nothing.
     variances
         Against an intruder to whom the variances are ``"known"``, the cautious choice, or
-        ``"fixed"``; see :meth:`dsstan.risk.attacker.Attack.sd`.
+        ``"fixed"``; see :meth:`dsstan.risk.intruder.attacker.Attack.sd`.
     candidates
         Records that may be smoothed; by default all.
     refits
@@ -130,14 +130,16 @@ def solve_targets(
     Raises
     ------
     InputError
-        If the floor is not positive, or above what a record has without any copy.
+        If the floor is no floor, or above what a record has without any copy.
     """
-    _check(free, floor, copies, protection, variances)
+    asked = Floor.parse(floor)
+    _check(free, copies, protection, variances)
     problem = free.problem
+    least = asked.least_sd(problem)
     plan = _Plan(protection, variances, int(copies), float(np.median(free.draws["phi"])))
     may = np.ones(problem.n_records, bool) if candidates is None else np.asarray(candidates, bool)
     strength, base = np.zeros(problem.n_records), free
-    aim = np.full(problem.n_records, floor * _SLACK)
+    aim = least * _SLACK
     settings = {**settings_of(free), **({} if engine == "auto" else {"engine": engine})}
     for number in range(max(1, refits)):
         strength = _solve(base, free, strength, may, aim, plan)
@@ -154,38 +156,35 @@ def solve_targets(
         )
         final = attack(restricted, against=free, copies=copies, draws=draws, progress=progress)
         sd = final.sd(variances=variances)
-        if np.all(sd[may] >= floor):
+        if np.all(sd[may] >= least[may]):
             break
         # What the refit took away is asked for beside what is still missing.
-        base, aim = restricted, np.where(sd < floor, aim * floor / sd, aim)
-    unmet = np.flatnonzero(sd < floor)
+        base, aim = restricted, np.where(sd < least, aim * least / sd, aim)
+    unmet = np.flatnonzero(sd < least)
     return Targets(
         weights=weights,
         gamma=gamma,
         fit=restricted,
         attack=final,
-        floor=float(floor),
+        floor=float(np.median(least)),
         copies=int(copies),
         variances=variances,
         unmet=unmet,
-        message=_message(restricted, free, final, unmet, strength, floor, plan),
+        message=_message(restricted, free, final, unmet, strength, asked, plan),
     )
 
 
-def _check(free: Fit, floor: float, copies: int, protection: str, variances: str) -> None:
+def _check(free: Fit, copies: int, protection: str, variances: str) -> None:
     """Refuse what can't be solved."""
     if free.kind != "unrestricted":
         raise InputError("targets are solved for from the unrestricted fit")
-    if not (np.isfinite(floor) and floor > 0):
-        raise InputError("the floor must be positive and finite")
-    if isinstance(copies, bool) or not isinstance(copies, int | np.integer) or copies < 1:
-        raise InputError("copies must be a whole number of at least 1")
+    check_count("copies", copies)
     check_protection(protection)
     if variances not in ("fixed", "known"):
         raise InputError('variances must be "fixed" or "known"')
 
 
-def _planned_sd(base: Fit, free: Fit, A: Floats, flagged: NDArray[np.bool_], plan: _Plan) -> Floats:
+def _planned_sd(base: Fit, free: Fit, A: Floats, flagged: Truths, plan: _Plan) -> Floats:
     """Attacker sd of each record, shape (N,), of copies with this A: a guess until the refit.
 
     The variances are those of some draws of ``base``, the decay that of the plan.
@@ -209,7 +208,7 @@ def _solve(
     base: Fit,
     free: Fit,
     strength: Floats,
-    may: NDArray[np.bool_],
+    may: Truths,
     aim: Floats,
     plan: _Plan,
 ) -> Floats:
@@ -226,6 +225,7 @@ def _solve(
             return current
         if protection_of(plan.protection).flagged_leave:
             current = np.where(short, FULL, current)
+            _require_some_to_stay(free, current, plan)
             continue
         low, high = np.log(np.maximum(current, 1e-3)), np.full(current.size, np.log(FULL))
         for _ in range(_STEPS):
@@ -235,6 +235,19 @@ def _solve(
             low = np.where(short & ~meets, 0.5 * (low + high), low)
         current = _unmixed(np.where(short, np.exp(high), current), plan.protection)
     return current
+
+
+def _require_some_to_stay(free: Fit, strength: Floats, plan: _Plan) -> None:
+    """Refuse targets that leave too few records to fit, before a fit is tried."""
+    problem, stay = free.problem, np.flatnonzero(strength == 0)
+    try:
+        check_cut(problem.X[stay], stay.size, problem)
+    except InputError as error:
+        raise InputError(
+            f"{strength.size - stay.size} of {strength.size} records fall short of the floor at "
+            f"{plan.copies} copies; {error}. Or ask for a lower floor or fewer copies, or name "
+            "fewer candidates"
+        ) from error
 
 
 def _unmixed(strength: Floats, protection: str) -> Floats:
@@ -266,29 +279,30 @@ def _message(
     restricted: Fit,
     free: Fit,
     final: Attack,
-    unmet: NDArray[np.intp],
+    unmet: Indices,
     strength: Floats,
-    floor: float,
+    floor: Floor,
     plan: _Plan,
 ) -> str:
     """What was reached, what was not and why."""
+    least = floor.least_sd(free.problem)
     smoothed = strength > 0
     full = strength >= FULL * 0.99
     n, copies, variances = strength.size, plan.copies, plan.variances
     lines = [
         f"{int(smoothed.sum())} of {n} records smoothed under {restricted.protection}, "
-        f"{int(full.sum())} of them fully; attacker sd of at least {floor:g} at {copies} copies "
+        f"{int(full.sum())} of them fully; floor of {floor} at {copies} copies "
         f"({variances} variances) met by {n - unmet.size} of {n} records"
     ]
     if unmet.size == 0:
         return lines[0]
-    hopeless = int(np.sum(final.leave_one_out[unmet] < floor))
+    hopeless = int(np.sum(final.leave_one_out[unmet] < least[unmet]))
     if hopeless:
         lines.append(
             f"{hopeless} records are known better than that without any copy, from their "
             "neighbours: no smoothing helps; lower the floor"
         )
-    leaking = unmet[full[unmet] & (final.leave_one_out[unmet] >= floor)]
+    leaking = unmet[full[unmet] & (final.leave_one_out[unmet] >= least[unmet])]
     if restricted.protection not in _OTHERS and leaking.size:
         lines.append(
             f"{leaking.size} fully smoothed records still miss it: under paper they leak through "
@@ -298,7 +312,7 @@ def _message(
     plain = unmet[~smoothed[unmet]]
     if plain.size:
         ratio = float(np.mean(free.draws["sigma_sq"] / free.draws["tau_sq"]))
-        most = final.largest_release(floor, variances=variances)
+        most = final.largest_release(least, variances=variances)
         lines.append(
             f"{plain.size} unsmoothed records miss it: sigma_sq / tau_sq is {ratio:.3g} and L is "
             f"{copies}, so each copy follows every record closely. Fewer copies help (at most "
@@ -307,9 +321,7 @@ def _message(
     return "\n".join(lines)
 
 
-def _others(
-    free: Fit, restricted: Fit, final: Attack, leaking: NDArray[np.intp], plan: _Plan
-) -> str:
+def _others(free: Fit, restricted: Fit, final: Attack, leaking: Indices, plan: _Plan) -> str:
     """What the other protections would give the leaking records."""
     found = {plan.protection: final.sd(variances=plan.variances)}
     for name in _OTHERS:

@@ -1,9 +1,9 @@
-"""Columns of a table as arrays, and the checks that keep y and X fit for a regression."""
+"""Tables as pandas and their columns as arrays, with the checks that keep y and X fit to model."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
-from dsstan.core.errors import CONTROL, FormulaError, TableError, describe_rows
-
-__all__ = ["COLLINEAR_TOLERANCE", "check_matrix", "covariate", "require_column", "response_values"]
-
-Array = NDArray[np.float64]
+from dsstan.core.arrays import Floats, Truths
+from dsstan.core.errors import CONTROL, FormulaError, InputError, TableError, describe_rows
 
 COLLINEAR_TOLERANCE = 1e-10
 """A column is dependent when this share of its length, or less, is new to the others."""
 
+
+MIN_RECORDS = 3
+"""Fewest records that can be modelled."""
 
 MOST_TERMS = 60
 """Most columns of X: the surface interpolates (P + 1)(P + 2) / 2 statistics at each node."""
@@ -33,6 +33,24 @@ def check_names(names: Sequence[Any]) -> None:
             f"The name of column {odd[0]} (the names of the index count after the columns) holds "
             "control characters, such as a line break or an escape. Rename it."
         )
+
+
+def columns_named(publish: Sequence[str] | None, columns: Iterable[Any]) -> tuple[str, ...] | None:
+    """The columns that a caller names for publication, each once; None where nothing was said.
+
+    Raises InputError if they are no list of names, or the table lacks one.
+    """
+    if publish is None:
+        return None
+    if isinstance(publish, str) or not all(isinstance(name, str) for name in publish):
+        raise InputError(f'publish must be a list of columns, such as ["year"], got {publish!r}')
+    there = list(columns)
+    for name in publish:
+        if name not in there:
+            close = difflib.get_close_matches(name, map(str, there), n=1)
+            guess = f" Did you mean {close[0]!r}?" if close else ""
+            raise InputError(f"publish names {name!r}, which is no column of the table.{guess}")
+    return tuple(dict.fromkeys(publish))
 
 
 def require_column(name: str, table: pd.DataFrame, text: str) -> None:
@@ -49,21 +67,11 @@ def require_column(name: str, table: pd.DataFrame, text: str) -> None:
 
 
 def covariate(column: pd.Series, name: str, *, category: bool = False) -> Any:
-    """One column of the right side, as float64 numbers or as categories.
+    """One column of the right side, N rows, as float64 numbers or as categories.
 
-    Parameters
-    ----------
-    column
-        The column, N rows.
-    name
-        Its name, for messages.
-    category
-        Whether its numbers are used as categories only.
+    With ``category`` its numbers are used as categories only.
 
-    Raises
-    ------
-    TableError
-        If values are missing, a category has no record, or the kind cannot be used.
+    Raises TableError if values are missing, a category has no record, or the kind cannot be used.
     """
     missing = column.isna().to_numpy(dtype=bool)
     if missing.any():
@@ -101,13 +109,11 @@ def covariate(column: pd.Series, name: str, *, category: bool = False) -> Any:
     )
 
 
-def response_values(column: pd.Series, name: str, *, missing: bool = False) -> Array:
+def response_values(column: pd.Series, name: str, *, missing: bool = False) -> Floats:
     """Response on its own scale as float64, shape (N,); NaN where it may be missing and is.
 
-    Raises
-    ------
-    TableError
-        If the column holds neither numbers nor truth values, or has missing or infinite values.
+    Raises TableError if the column holds neither numbers nor truth values, or has missing or
+    infinite values.
     """
     kind = pd.api.types
     numeric = any(
@@ -119,7 +125,7 @@ def response_values(column: pd.Series, name: str, *, missing: bool = False) -> A
             f"Response {name!r} must hold integers or floats and has dtype {column.dtype}. "
             "Convert it first, for example with astype(float)."
         )
-    values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
     for bad, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite")):
         if bad.any() and not (missing and what == "missing"):
             draw = ', or have them drawn: prepare(..., missing="draw")' if what == "missing" else ""
@@ -130,8 +136,11 @@ def response_values(column: pd.Series, name: str, *, missing: bool = False) -> A
     return values
 
 
-def check_matrix(X: Array, owners: list[str], names: list[str], text: str) -> None:
+def check_matrix(X: Floats, owners: list[str], names: list[str], text: str) -> None:
     """Refuse a design matrix with infinite values, or of less than full column rank.
+
+    Raises FormulaError if X has no column; TableError if X has too few rows, values that are not
+    finite, or a constant or collinear column.
 
     Parameters
     ----------
@@ -144,13 +153,6 @@ def check_matrix(X: Array, owners: list[str], names: list[str], text: str) -> No
         Every term of the formula's right side.
     text
         The formula.
-
-    Raises
-    ------
-    FormulaError
-        If X has no column.
-    TableError
-        If X has too few rows, values that are not finite, or a constant or collinear column.
     """
     if X.shape[1] > MOST_TERMS:
         raise TableError(
@@ -165,7 +167,7 @@ def check_matrix(X: Array, owners: list[str], names: list[str], text: str) -> No
             f"The table has {len(X)} records and the formula {text!r} gives {X.shape[1]} "
             f"columns; at least {X.shape[1] + 2} records are needed. Use a shorter formula."
         )
-    finite: NDArray[np.bool_] = np.isfinite(X)
+    finite: Truths = np.isfinite(X)
     rows = np.asarray(np.logical_not(finite).any(axis=1))
     if not finite.all():
         term = owners[int(np.argmin(finite.all(axis=0)))]
@@ -199,4 +201,75 @@ def check_matrix(X: Array, owners: list[str], names: list[str], text: str) -> No
             f"Terms are collinear: a column of {dependent!r} is a combination of columns of "
             f"{', '.join(map(repr, others))} (to a relative {COLLINEAR_TOLERANCE:g}). Take one "
             "of them out, or centre a column that varies little for its size."
+        )
+
+
+def to_width(values: Floats, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Values in an integer or float dtype, rounded half to even and clipped to its range."""
+    if dtype.kind == "f":
+        top = float(np.finfo(dtype).max)
+        return np.clip(values, -top, top).astype(dtype)
+    if dtype.kind == "b":
+        return np.clip(np.rint(values), 0.0, 1.0).astype(dtype)
+    bounds = np.iinfo(dtype)
+    rounded = np.clip(np.rint(values), float(bounds.min), float(bounds.max))
+    # float(bounds.max) of a 64-bit dtype is one more than it can hold.
+    at_top = rounded >= float(bounds.max)
+    whole = np.where(at_top, 0.0, rounded).astype(dtype)
+    whole[at_top] = bounds.max
+    return whole
+
+
+def as_pandas(table: Any) -> pd.DataFrame:
+    """Copy of a table as pandas."""
+    if isinstance(table, pd.DataFrame):  # a GeoDataFrame is one too
+        return table.copy()
+    import narwhals as nw
+
+    try:
+        arrow = nw.from_native(table, eager_only=True).to_arrow()
+    except TypeError:
+        lazy = hasattr(table, "collect")
+        raise TableError(
+            "Needed a pandas, GeoPandas, polars or pyarrow table and got "
+            f"{type(table).__module__}.{type(table).__name__}. "
+            + ("Call collect() on it first." if lazy else "Convert it to one of these first.")
+        ) from None
+    return arrow_to_pandas(arrow)
+
+
+def arrow_to_pandas(arrow: Any) -> pd.DataFrame:
+    """pandas table of an arrow table; whole numbers and booleans with gaps stay what they are."""
+    import pyarrow as pa
+
+    nullable = {
+        **{getattr(pa, f"int{n}")(): getattr(pd, f"Int{n}Dtype")() for n in (8, 16, 32, 64)},
+        **{getattr(pa, f"uint{n}")(): getattr(pd, f"UInt{n}Dtype")() for n in (8, 16, 32, 64)},
+        pa.bool_(): pd.BooleanDtype(),
+    }
+    frame: pd.DataFrame = arrow.to_pandas()
+    for name in arrow.column_names:
+        column = arrow.column(name)
+        if column.null_count and column.type in nullable:
+            frame[name] = column.to_pandas(types_mapper=nullable.get)
+    return frame
+
+
+def check_frame(frame: pd.DataFrame) -> None:
+    """Rows and labels that every later stage relies on."""
+    if frame.columns.nlevels > 1:
+        raise TableError("Column names have several levels. Flatten them to one level of text.")
+    repeated = frame.columns[frame.columns.duplicated()]
+    if len(repeated):
+        raise TableError(f"Column {str(repeated[0])!r} occurs more than once. Rename or drop it.")
+    check_names([*frame.columns, *frame.index.names])
+    if len(frame) < MIN_RECORDS:
+        raise TableError(
+            f"The table has {len(frame)} rows; at least {MIN_RECORDS} records are needed."
+        )
+    if frame.index.has_duplicates:
+        raise TableError(
+            "Index labels must be unique, so that records can be distinguished; they "
+            f"repeat in {describe_rows(frame.index.duplicated(keep=False))}. Use "
+            "table.reset_index(drop=True) first."
         )

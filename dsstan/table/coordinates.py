@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,23 +17,15 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 from scipy.spatial.distance import cdist
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import CoordinateError, DsstanWarning, describe_rows
+from dsstan.core.spelling import spelled
+from dsstan.table.degrees import check_range, longitudes_and_latitudes, refuse_rows
+from dsstan.table.projections import TRUE_WITHIN, Plane, plane_of, truest_plane
 
-__all__ = [
-    "Located",
-    "from_columns",
-    "is_geodataframe",
-    "largest_distance",
-    "locate",
-    "site_numbers",
-]
-
-Array = NDArray[np.float64]
-
-LONGITUDE = {"lon", "long", "lng", "longitude"}
-LATITUDE = {"lat", "latitude"}
 DISTANCES = ("planar", "degrees", "projected")
-_UTM_WIDTH = 6.0
+_GREAT = 0.05
+"""Error of a distance from which the caller must say that it is meant."""
 _HIGH_LATITUDE = 60.0
 _CHUNK = 1024
 
@@ -42,9 +34,9 @@ _CHUNK = 1024
 class Located:
     """Coordinates as given and as planar sites; see :class:`dsstan.table.problem.Problem`."""
 
-    coords: Array
+    coords: Floats
     coord_names: tuple[str, str]
-    sites: Array
+    sites: Floats
     unit: str
     distance: str
     crs: str | None
@@ -53,6 +45,9 @@ class Located:
 
 def locate(table: pd.DataFrame, coords: Any, distance: str | None, crs: Any) -> Located:
     """Read the coordinates of each record and bring them into the plane.
+
+    Raises CoordinateError if the coordinates are missing, not finite, out of range or swapped, or
+    if how to measure distance between longitudes and latitudes is not decided.
 
     Parameters
     ----------
@@ -71,12 +66,6 @@ def locate(table: pd.DataFrame, coords: Any, distance: str | None, crs: Any) -> 
     -------
     Located
         With ``coords`` and ``sites`` of shape (N, 2).
-
-    Raises
-    ------
-    CoordinateError
-        If the coordinates are missing, not finite, out of range or swapped, or if how to
-        measure distance between longitudes and latitudes is not decided.
     """
     if distance is not None and distance not in DISTANCES:
         came = repr(distance) if isinstance(distance, str) else type(distance).__name__
@@ -88,41 +77,30 @@ def locate(table: pd.DataFrame, coords: Any, distance: str | None, crs: Any) -> 
     else:
         values, names = from_columns(table, coords)
     system = None if crs is None else _read_crs(crs)
-    said = [name.lower() for name in names]
-    by_name = bool({*said} & (LONGITUDE | LATITUDE))
-    if by_name and system is not None and not system.is_geographic:
-        raise CoordinateError(
-            f"Columns {names[0]!r} and {names[1]!r} are named as longitude and latitude, but "
-            f"the CRS {system.to_string()} is not geographic. Give the CRS that these columns "
-            "are in (EPSG:4326 for GPS coordinates), or rename them."
-        )
-    if said[0] in LATITUDE or said[1] in LONGITUDE:
-        raise CoordinateError(
-            f"The coordinates are given as ({names[0]!r}, {names[1]!r}), latitude first; "
-            f"longitude comes first. Use coords=({names[1]!r}, {names[0]!r})."
-        )
-    geographic = by_name if system is None else bool(system.is_geographic)
+    geographic = longitudes_and_latitudes(values, names, system, distance)
     if geographic or distance == "degrees":
-        _check_range(values, names)
+        check_range(values, names)
     if geographic and distance in (None, "planar"):
         raise CoordinateError(
             f"Coordinates {names[0]!r} and {names[1]!r} are longitude and latitude. Choose "
-            "how distance between them is measured: distance='projected' projects them to "
-            "the UTM zone of their middle and measures kilometres; distance='degrees' takes "
+            f"how distance between them is measured: {spelled('distance', 'projected')} projects "
+            "them to the UTM zone of their middle, or where that is not true enough to a plane "
+            f"about it, and measures kilometres; {spelled('distance', 'degrees')} takes "
             "longitude and latitude as if they were planar, in degrees, where a degree of "
             "longitude counts as much as one of latitude."
         )
     if distance == "degrees":
         if system is not None and not geographic:
             raise CoordinateError(
-                f"distance='degrees' needs longitudes and latitudes; the CRS "
-                f"{system.to_string()} is not geographic. Use distance='planar'."
+                f"{spelled('distance', 'degrees')} needs longitudes and latitudes; the CRS "
+                f"{system.to_string()} is not geographic. Use {spelled('distance', 'planar')}."
             )
         _warn_degrees(values)
         name = None if system is None else system.to_string()
         return Located(values, names, values.copy(), "degree", "degrees", name, name)
     if distance == "projected":
         return _projected(values, names, system, geographic)
+    _check_true(values, names, system, stated=distance == "planar")
     name = None if system is None else system.to_string()
     return Located(values, names, values.copy(), _unit_of(system), "planar", name, name)
 
@@ -133,7 +111,7 @@ def is_geodataframe(table: object) -> bool:
     return geopandas is not None and isinstance(table, geopandas.GeoDataFrame)
 
 
-def _from_points(table: pd.DataFrame, crs: Any) -> tuple[Array, tuple[str, str], Any]:
+def _from_points(table: pd.DataFrame, crs: Any) -> tuple[Floats, tuple[str, str], Any]:
     """Coordinates, their names and the CRS of a GeoDataFrame of points."""
     if not is_geodataframe(table) or table.active_geometry_name is None:
         raise CoordinateError(
@@ -144,10 +122,10 @@ def _from_points(table: pd.DataFrame, crs: Any) -> tuple[Array, tuple[str, str],
     points, name = table.geometry, str(table.active_geometry_name)
     empty = (points.isna() | points.is_empty).to_numpy(dtype=bool)
     if empty.any():
-        _refuse_rows(f"Geometry column {name!r} has no point", empty, "Drop these rows.")
+        refuse_rows(f"Geometry column {name!r} has no point", empty, "Drop these rows.")
     other = (points.geom_type != "Point").to_numpy(dtype=bool)
     if other.any():
-        _refuse_rows(
+        refuse_rows(
             f"Geometry column {name!r} holds something else than a point",
             other,
             "Use one point a record, for example the centroid.",
@@ -164,7 +142,7 @@ def _from_points(table: pd.DataFrame, crs: Any) -> tuple[Array, tuple[str, str],
     return values, names, crs if own is None else own
 
 
-def from_columns(table: pd.DataFrame, coords: Any) -> tuple[Array, tuple[str, str]]:
+def from_columns(table: pd.DataFrame, coords: Any) -> tuple[Floats, tuple[str, str]]:
     """Coordinates and names of two columns."""
     pair = isinstance(coords, tuple | list) and len(coords) == 2
     if not pair or not all(isinstance(name, str) for name in coords):
@@ -198,7 +176,7 @@ def from_columns(table: pd.DataFrame, coords: Any) -> tuple[Array, tuple[str, st
     return values, (first, second)
 
 
-def _check_finite(values: Array, names: tuple[str, str]) -> None:
+def _check_finite(values: Floats, names: tuple[str, str]) -> None:
     """Every coordinate must be a finite number."""
     for j, name in enumerate(names):
         for bad, what in (
@@ -206,45 +184,19 @@ def _check_finite(values: Array, names: tuple[str, str]) -> None:
             (np.isinf(values[:, j]), "infinite values"),
         ):
             if bad.any():
-                _refuse_rows(
+                refuse_rows(
                     f"Coordinate {name!r} has {what}", bad, "Drop or correct these rows first."
                 )
 
 
-def _check_range(values: Array, names: tuple[str, str]) -> None:
-    """Longitudes lie in [-180, 360] and latitudes in [-90, 90]."""
-    bad_longitude = (values[:, 0] < -180) | (values[:, 0] > 360)
-    bad_latitude = np.abs(values[:, 1]) > 90
-    if bad_latitude.any() and (np.abs(values[:, 0]) <= 90).all():
-        _refuse_rows(
-            f"Latitude {names[1]!r} is outside [-90, 90]",
-            bad_latitude,
-            f"All of {names[0]!r} are inside: the two look swapped. Longitude comes first.",
-        )
-    for name, bad, span in (
-        (names[0], bad_longitude, "Longitude {!r} is outside [-180, 360]"),
-        (names[1], bad_latitude, "Latitude {!r} is outside [-90, 90]"),
-    ):
-        if bad.any():
-            _refuse_rows(
-                span.format(name),
-                bad,
-                "Correct these rows, or give the CRS that the coordinates are in.",
-            )
-
-
-def _refuse_rows(what: str, bad: NDArray[np.bool_], do: str) -> NoReturn:
-    raise CoordinateError(f"{what} in {describe_rows(bad)}. {do}")
-
-
-def _warn_degrees(values: Array) -> None:
+def _warn_degrees(values: Floats) -> None:
     """Say where degrees are a poor measure of distance."""
     high = np.abs(values[:, 1]) > _HIGH_LATITUDE
     if high.any():
         _warn(
-            f"distance='degrees' counts a degree of longitude as much as one of latitude, but "
-            f"beyond {_HIGH_LATITUDE:g} degrees of latitude it is less than half as long: "
-            f"{describe_rows(high)}. distance='projected' measures kilometres."
+            f"{spelled('distance', 'degrees')} counts a degree of longitude as much as one of "
+            f"latitude, but beyond {_HIGH_LATITUDE:g} degrees of latitude it is less than half as "
+            f"long: {describe_rows(high)}. {spelled('distance', 'projected')} measures kilometres."
         )
     if np.ptp(values[:, 0]) > 180:
         _warn(
@@ -253,53 +205,90 @@ def _warn_degrees(values: Array) -> None:
         )
 
 
-def _projected(values: Array, names: tuple[str, str], system: Any, geographic: bool) -> Located:
-    """Sites in kilometres: projected to UTM, or a projected CRS brought to kilometres."""
+def _projected(values: Floats, names: tuple[str, str], system: Any, geographic: bool) -> Located:
+    """Sites in kilometres, in a plane whose distances are true, or said not to be."""
     import pyproj
-    from pyproj.aoi import AreaOfInterest
-    from pyproj.database import query_utm_crs_info
 
-    if not geographic:
+    if geographic:
+        source = pyproj.CRS.from_epsg(4326) if system is None else system
+        plane = truest_plane(values, source)
+    else:
         if system is None or not system.is_projected:
             raise CoordinateError(
-                f"distance='projected' needs to know what {names[0]!r} and {names[1]!r} are. "
-                "Give crs, for example crs='EPSG:4326' for longitudes and latitudes."
+                f"{spelled('distance', 'projected')} needs to know what {names[0]!r} and "
+                f"{names[1]!r} are. Give their coordinate reference system, such as "
+                f"{spelled('crs', 'EPSG:4326')} for longitudes and latitudes."
             )
-        name = system.to_string()
-        sites = values * (system.axis_info[0].unit_conversion_factor / 1000.0)
-        return Located(values, names, sites, "kilometre", "projected", name, name)
-    source = pyproj.CRS.from_epsg(4326) if system is None else system
-    longitude, latitude = values[:, 0], values[:, 1]
-    # Either range of longitudes may be the one that the edge of the map does not cut.
-    wrapped = longitude % 360.0
-    if np.ptp(wrapped) >= np.ptp(longitude):
-        wrapped = longitude
-    if np.ptp(wrapped) > _UTM_WIDTH:
+        source, own = system, _own_plane(values, names, system)
+        plane = own
+        if own.error > TRUE_WITHIN:
+            plane = truest_plane(own.degrees, system.geodetic_crs, own)
+        if plane is not own:
+            _warn(
+                f"Distances in {_named(system)} are {_times(own)} the true ones here, so they are "
+                f"measured in {_named(plane.system)} instead. Copies keep the coordinates as given."
+            )
+    _check_places(
+        *(plane.sites, names, "cannot be projected"),
+        "They lie too far from the others: project them to another CRS first.",
+    )
+    if plane.error > TRUE_WITHIN:
         _warn(
-            f"The longitudes span more than {_UTM_WIDTH:g} degrees, the width of a UTM zone, so "
-            "projected distances are stretched at the edges. Project the coordinates to a CRS "
-            "made for the region, and use distance='planar'."
-        )
-    x = (float(wrapped.min() + wrapped.max()) / 2 + 180.0) % 360.0 - 180.0
-    y = float(latitude.min() + latitude.max()) / 2
-    zones = query_utm_crs_info(datum_name="WGS 84", area_of_interest=AreaOfInterest(x, y, x, y))
-    if not zones:
-        raise CoordinateError(
-            "There is no UTM zone for the middle of these coordinates: UTM ends at 84 degrees "
-            "north and 80 south. Project them to a polar CRS first, and use distance='planar'."
-        )
-    target = pyproj.CRS.from_epsg(int(zones[0].code))
-    move = pyproj.Transformer.from_crs(source, target, always_xy=True)
-    sites = np.column_stack(move.transform(longitude, latitude)) / 1000.0
-    if not np.isfinite(sites).all():
-        _refuse_rows(
-            f"Coordinates {names[0]!r} and {names[1]!r} cannot be projected to UTM",
-            np.asarray(np.logical_not(np.isfinite(sites)).any(axis=1)),
-            "They lie too far from the others: project them to another CRS first.",
+            f"No plane keeps all distances of so large a region: in {_named(plane.system)} they "
+            f"are {_times(plane)} the true ones. A smaller region has truer ones."
         )
     return Located(
-        values, names, sites, "kilometre", "projected", source.to_string(), target.to_string()
+        *(values, names, plane.sites, "kilometre", "projected"),
+        *(source.to_string(), plane.system.to_string()),
     )
+
+
+def _check_true(values: Floats, names: tuple[str, str], system: Any, *, stated: bool) -> None:
+    """Say where distances in a projected CRS are not true; refuse great errors, unless stated."""
+    if system is None or not system.is_projected:
+        return
+    own = _own_plane(values, names, system)
+    if own.error <= TRUE_WITHIN:
+        return
+    said = (
+        f"Distances in {_named(system)} are {_times(own)} the true ones here. "
+        f"{spelled('distance', 'projected')} measures true kilometres"
+    )
+    if own.error > _GREAT and not stated:
+        raise CoordinateError(
+            f"{said}; {spelled('distance', 'planar')} takes the coordinates as they are."
+        )
+    _warn(f"{said}.")
+
+
+def _own_plane(values: Floats, names: tuple[str, str], system: Any) -> Plane:
+    """The plane of coordinates in a projected CRS; each must be a place in it."""
+    plane = plane_of(values, system)
+    _check_places(
+        *(plane.degrees, names, f"are no place in {_named(system)}"),
+        "Correct these rows, or give the CRS that the coordinates are in.",
+    )
+    return plane
+
+
+def _check_places(places: Floats, names: tuple[str, str], what: str, do: str) -> None:
+    """Refuse coordinates whose place in a projection is NaN."""
+    lost = np.asarray(np.isnan(places).any(axis=1))
+    if lost.any():
+        refuse_rows(f"Coordinates {names[0]!r} and {names[1]!r} {what}", lost, do)
+
+
+def _named(system: Any) -> str:
+    """A CRS by its code and name; the parameters of one made for the table stay unsaid."""
+    if system.name == "unknown":
+        return "a projection about the middle of the places"
+    return f"{system.to_string()} ({system.name})"
+
+
+def _times(plane: Plane) -> str:
+    """By what factors distances in a plane differ from the true ones."""
+    low, high = (f"{end:.3g}" for end in plane.scale)
+    return f"{low} times" if low == high else f"{low} to {high} times"
 
 
 def _read_crs(crs: Any) -> Any:
@@ -326,19 +315,10 @@ def _warn(message: str) -> None:
     warnings.warn(message, DsstanWarning, stacklevel=5)
 
 
-def site_numbers(sites: Array) -> NDArray[np.int64]:
-    """Number of the distinct site of each record, in order of first appearance.
+def site_numbers(sites: Floats) -> NDArray[np.int64]:
+    """Number of the distinct site of each record, from 0, in order of first appearance, shape (N,).
 
-    Parameters
-    ----------
-    sites
-        Planar coordinates, shape (N, 2). Two records share a site where both coordinates are
-        exactly equal.
-
-    Returns
-    -------
-    ndarray
-        Shape (N,), from 0.
+    Two records share a site where both planar coordinates, shape (N, 2), are exactly equal.
 
     Examples
     --------
@@ -352,18 +332,13 @@ def site_numbers(sites: Array) -> NDArray[np.int64]:
     return rank[inverse]
 
 
-def largest_distance(sites: Array) -> float:
-    """Largest distance between any two sites, found on their convex hull.
+def largest_distance(sites: Floats) -> float:
+    """Largest distance between any two sites, in their unit, found on their convex hull.
 
     Parameters
     ----------
     sites
         Planar coordinates, shape (n, 2).
-
-    Returns
-    -------
-    float
-        In the unit of the coordinates.
 
     Examples
     --------

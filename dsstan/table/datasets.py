@@ -21,8 +21,6 @@ from dsstan.core.errors import DatasetError
 from dsstan.core.optional import needed, place_of
 from dsstan.core.resources import data_folder
 
-__all__ = ["load_baltimore", "load_san_francisco", "load_simulated"]
-
 _SF_FILE = "sanfrancisco.home.sales.rda"
 _SF_SHA256 = "87aabf5a2a9225b72cf59f0469ace363185e1b80d649f9430795bb39c5475820"
 _SF_URL = (
@@ -113,7 +111,7 @@ def load_san_francisco(
     table = table.astype({"price": "int64", **dict.fromkeys(_SF_WHOLE, "Int64")})
     keep = table[_SF_NEEDED].notna().all(axis=1)
     if bedrooms is not None:
-        wanted = [bedrooms] if isinstance(bedrooms, int) else list(bedrooms)
+        wanted = [bedrooms] if isinstance(bedrooms, int | float) else list(bedrooms)
         keep &= table["bedrooms"].isin(wanted).fillna(False).astype(bool)
     kept: pd.DataFrame = table[keep].reset_index(drop=True).astype({"squarefeet": "int64"})
     kept.attrs["name"] = "San Francisco home sales"
@@ -147,17 +145,10 @@ def load_simulated() -> pd.DataFrame:
 
 
 def load_simulated_truth() -> pd.DataFrame:
-    """The true spatial effect behind the simulated incomes, on a grid of the unit square.
+    """The true spatial effect w of the simulated incomes, on the log scale, at x and y.
 
-    Returns
-    -------
-    DataFrame
-        Columns ``x`` and ``y`` (centres of 40 x 40 cells) and ``w`` (on the log scale).
-
-    Raises
-    ------
-    DatasetError
-        If the file is missing.
+    They are the centres of 40 x 40 cells of the unit square. Raises DatasetError if the file is
+    missing.
 
     Examples
     --------

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import CoordinateError, describe_rows
 from dsstan.core.optional import needed
 from dsstan.table.coordinates import is_geodataframe
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["as_cells", "as_points", "planar"]
 
-Floats = NDArray[np.float64]
-
 
 def as_points(table: pd.DataFrame, problem: Problem) -> pd.DataFrame:
-    """A table with one row a record, with its points where the input was a GeoDataFrame.
+    """A table with one row a record; a GeoDataFrame in the input's CRS where that was one.
 
     Parameters
     ----------
@@ -32,11 +30,6 @@ def as_points(table: pd.DataFrame, problem: Problem) -> pd.DataFrame:
         N rows, the index of ``problem.table``.
     problem
         The prepared table.
-
-    Returns
-    -------
-    DataFrame
-        A GeoDataFrame in the input's CRS, or the table as it is.
     """
     if not is_geodataframe(problem.table):
         return table
@@ -77,7 +70,7 @@ def as_cells(surface: pd.DataFrame, problem: Problem, size: float | None) -> pd.
 
 
 def planar(places: Any, problem: Problem) -> Floats:
-    """Places in the planar coordinates of a problem.
+    """Places in the planar coordinates of a problem, shape (m, 2), in its unit.
 
     Parameters
     ----------
@@ -86,11 +79,6 @@ def planar(places: Any, problem: Problem) -> Floats:
         GeoSeries of points in any CRS, if that of the problem is known.
     problem
         The prepared table.
-
-    Returns
-    -------
-    ndarray
-        Shape (m, 2), in the problem's unit.
 
     Raises
     ------

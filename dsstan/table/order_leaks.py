@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 __all__ = ["as_numbers", "ranks_like_response", "nearly_sorted", "numbers_of"]
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import ReleaseError
 from dsstan.table.problem import Problem
-
-Floats = NDArray[np.float64]
 
 # What may stand beside a number: all but its signs, and an E that is no exponent, as in EUR.
 _BESIDE = re.compile(r"[^0-9.eE+-]+|(?<![0-9.])[eE]|[eE](?![0-9+-])")
@@ -181,7 +179,7 @@ def nearly_sorted(values: Floats) -> bool:
     return False
 
 
-def check_rows(values: NDArray[np.float64], response: str) -> None:
+def check_rows(values: Floats, response: str) -> None:
     """Refuse values of the response that rise or fall from row to row, or nearly so.
 
     Raises

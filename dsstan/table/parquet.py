@@ -18,9 +18,9 @@ import pandas as pd
 
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
-from dsstan.table.columns import check_names, require_column
+from dsstan.table.columns import check_names, columns_named, require_column
 from dsstan.table.coordinates import from_columns, locate
-from dsstan.table.formula import parse
+from dsstan.table.formulas.formula import parse
 from dsstan.table.parquet_source import ParquetSource, naming, open_source, wide
 from dsstan.table.problem import Problem, prepare
 
@@ -73,6 +73,7 @@ def prepare_parquet(
     crs: Any = None,
     name: str | None = None,
     missing: str = "refuse",
+    publish: Sequence[str] | None = None,
     also: Sequence[str] = (),
     progress: bool | None = None,
 ) -> ParquetProblem:
@@ -90,7 +91,7 @@ def prepare_parquet(
     path
         A Parquet file, or a folder of nothing but Parquet files with the same columns, which are
         taken in the order of their names.
-    formula, coords, distance, crs, missing
+    formula, coords, distance, crs, missing, publish
         See :func:`dsstan.prepare`. ``coords`` can't be left out: points of a GeoParquet file are
         not read.
     name
@@ -128,6 +129,7 @@ def prepare_parquet(
     for column in also:
         if column not in empty.columns:
             raise InputError(f"there is no column {column!r} to be kept in memory")
+    named = columns_named(publish, empty.columns)
     needed = {parsed.response, *parsed.columns, *(coords or ()), *also}
     for column in source.schema:
         if getattr(column.type, "ordered", False):
@@ -145,6 +147,7 @@ def prepare_parquet(
     own = {part.name: getattr(problem, part.name) for part in fields(Problem)}
     return replace(
         ParquetProblem(**own, parquet=source),
+        publish=named,
         seconds=time.perf_counter() - begin,
     )
 

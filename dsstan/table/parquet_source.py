@@ -16,8 +16,6 @@ import pandas as pd
 
 from dsstan.core.errors import InputError, ReleaseError, TableError
 
-__all__ = ["CELLS", "ParquetSource", "open_source", "naming", "wide"]
-
 CELLS = 2**20
 """Cells that are read at a time, of all columns; a row group with more is read in parts."""
 LEAST, MOST = 2**12, 2**17
@@ -90,6 +88,8 @@ class ParquetSource:
     def pieces(self, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
         """Some columns, one row group or a part of it at a time.
 
+        Raises InputError if a file can't be read.
+
         Parameters
         ----------
         names
@@ -100,11 +100,6 @@ class ParquetSource:
         start, batch
             Number of the first row, counted over all files, and an Arrow record batch of
             about ``CELLS`` cells or fewer.
-
-        Raises
-        ------
-        InputError
-            If a file can't be read.
         """
         start, rows = 0, min(MOST, max(LEAST, CELLS // len(names)))
         for path in self.files:
@@ -129,15 +124,12 @@ class ParquetSource:
         They are in the order in which the row groups hold them, the first row group first, as when
         all are read at once.
 
+        Raises InputError if the categories have an order and two row groups hold others.
+
         Returns
         -------
         Array
             Of Arrow, of the type of the categories.
-
-        Raises
-        ------
-        InputError
-            If the categories have an order and two row groups hold others.
         """
         import pyarrow as pa
 
@@ -163,10 +155,7 @@ class ParquetSource:
     def check_unchanged(self) -> None:
         """Refuse files that are not those that were opened.
 
-        Raises
-        ------
-        ReleaseError
-            If one was written, moved or removed since.
+        Raises ReleaseError if one was written, moved or removed since.
         """
         for path, stamp in zip(self.files, self.stamps, strict=True):
             try:
@@ -187,19 +176,15 @@ class ParquetSource:
 def open_source(path: Path) -> ParquetSource:
     """The Parquet files of a table, their schemas checked; no row is read.
 
+    Raises InputError if there is nothing, a file is not Parquet, the folder holds other files or
+    folders, or the schemas differ; TableError if there is no row group, or a name of a column
+    repeats.
+
     Parameters
     ----------
     path
         A Parquet file, or a folder that holds nothing else than Parquet files of one schema. Names
         there that begin with ``.`` or ``_`` are passed over.
-
-    Raises
-    ------
-    InputError
-        If there is nothing, a file is not Parquet, the folder holds other files or folders, or the
-        schemas differ.
-    TableError
-        If there is no row group, or a name of a column repeats.
     """
     files = _files_of(path)
     first, rows, groups, stamps = None, [], 0, []

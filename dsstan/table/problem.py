@@ -7,7 +7,8 @@ stages need no checks of their own.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,6 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Indices, Truths
+from dsstan.core.display import Card, Shown
 from dsstan.core.errors import (
     CoordinateError,
     FormulaError,
@@ -23,24 +26,25 @@ from dsstan.core.errors import (
     TableError,
     describe_rows,
 )
-from dsstan.table.columns import check_names, response_values
+from dsstan.table.columns import (
+    MIN_RECORDS,
+    as_pandas,
+    check_frame,
+    columns_named,
+    response_values,
+    to_width,
+)
 from dsstan.table.coordinates import largest_distance, locate, site_numbers
-from dsstan.table.formula import Design, ResponseTransform, build_design, parse
-
-__all__ = ["Problem", "prepare"]
-
-Array = NDArray[np.float64]
-
-_MIN_RECORDS = 3
+from dsstan.table.formulas.formula import Design, ResponseTransform, build_design, parse
 
 MISSING = ("refuse", "draw")
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem(Shown):
     """A table that has been checked, with the arrays of the model.
 
-    Every array is read-only, float64 and C-contiguous, except ``site``, which is int64.
+    Every array is read-only, float64 and C-contiguous, except ``site_index``, which is int64.
 
     Attributes
     ----------
@@ -73,12 +77,15 @@ class Problem:
     sites_crs
         That of ``sites``, if known. Under ``"projected"`` it is the CRS before its
         coordinates are turned into kilometres.
-    site
+    site_index
         Number of the distinct site of each record, shape (N,), in order of first appearance.
     seconds
         Wall time of the checks.
     source
         The table as it was given, where that was not pandas; else None.
+    publish
+        Columns that go out beside those of the formula and the coordinates; None where the
+        caller named none.
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -87,17 +94,18 @@ class Problem:
     response: str
     transform: ResponseTransform
     design: Design = field(repr=False)
-    y: Array = field(repr=False)
-    coords: Array = field(repr=False)
+    y: Floats = field(repr=False)
+    coords: Floats = field(repr=False)
     coord_names: tuple[str, str]
-    sites: Array = field(repr=False)
+    sites: Floats = field(repr=False)
     unit: str
     distance: str
     crs: str | None
     sites_crs: str | None
-    site: NDArray[np.int64] = field(repr=False)
+    site_index: NDArray[np.int64] = field(repr=False)
     seconds: float = field(repr=False, default=0.0)
     source: Any = field(repr=False, default=None)
+    publish: tuple[str, ...] | None = field(repr=False, default=None)
 
     by_row_groups: ClassVar[bool] = False
     """Whether ``table`` holds a part of the columns, and the others stay in their file."""
@@ -117,7 +125,7 @@ class Problem:
         yield self.table[name]
 
     @property
-    def X(self) -> Array:
+    def X(self) -> Floats:
         """Design matrix, shape (N, P)."""
         return self.design.X
 
@@ -139,18 +147,24 @@ class Problem:
     @property
     def n_sites(self) -> int:
         """Number of distinct sites."""
-        return int(self.site.max()) + 1
+        return int(self.site_index.max()) + 1
 
     @property
     def n_coincident(self) -> int:
         """Number of records that share their site with another record."""
-        counts = np.bincount(self.site)
+        counts = np.bincount(self.site_index)
         return int(counts[counts > 1].sum())
 
+    @property
+    def site(self) -> NDArray[np.int64]:
+        """Old name of ``site_index``."""
+        warnings.warn("Problem.site is now site_index", DeprecationWarning, stacklevel=2)
+        return self.site_index
+
     @cached_property
-    def unique_sites(self) -> Array:
+    def unique_sites(self) -> Floats:
         """Distinct sites, shape (n_sites, 2), in order of first appearance."""
-        _, first = np.unique(self.site, return_index=True)
+        _, first = np.unique(self.site_index, return_index=True)
         return _frozen(self.sites[first])
 
     @cached_property
@@ -159,7 +173,7 @@ class Problem:
         return largest_distance(self.unique_sites)
 
     @cached_property
-    def observed(self) -> NDArray[np.bool_]:
+    def observed(self) -> Truths:
         """Records whose response is there, shape (N,)."""
         return np.asarray(~np.isnan(self.y))
 
@@ -168,11 +182,11 @@ class Problem:
         """Records whose response is missing, to be drawn with the model."""
         return int(np.sum(~self.observed))
 
-    def original(self) -> Array:
+    def original(self) -> Floats:
         """Response of the table on its own scale, shape (N,); NaN where it is missing."""
         return response_values(self.table[self.response], self.response, missing=True)
 
-    def with_response(self, values: Array) -> pd.DataFrame:
+    def with_response(self, values: Floats) -> pd.DataFrame:
         """Copy of the table with another response.
 
         Parameters
@@ -208,22 +222,24 @@ class Problem:
         copy = self.table.copy()
         dtype: Any = copy[self.response].dtype
         width = np.dtype(getattr(dtype, "numpy_dtype", dtype))
-        copy[self.response] = pd.array(_to_width(values, width), dtype=dtype)
+        copy[self.response] = pd.array(to_width(values, width), dtype=dtype)
         return copy
 
-    def __repr__(self) -> str:
+    def _line(self) -> str:
+        return f"Problem {self.name!r}: {self.formula}, {self.n_records} records"
+
+    def _card(self) -> Card:
         gaps = f", response missing in {self.n_missing}" if self.n_missing else ""
         shared = f", {self.n_coincident} records share one" if self.n_coincident else ""
-        crs = f", {self.crs}" if self.crs else ""
-        return "\n".join(
-            [
-                f"Problem {self.name!r}",
-                f"  formula   {self.formula}",
-                f"  response  {self.response}, modelled as {self.transform.name}",
-                f"  records   {self.n_records}, design columns {self.n_terms}{gaps}",
-                f"  sites     {self.n_sites} distinct{shared}",
-                f"  distance  {self.distance}, in {self.unit}{crs}",
-            ]
+        crs = "".join(f", {crs}" for crs in dict.fromkeys([self.crs, self.sites_crs]) if crs)
+        return Card(
+            (
+                ("formula", self.formula),
+                ("response", f"{self.response}, modelled as {self.transform.name}"),
+                ("records", f"{self.n_records}, design columns {self.n_terms}{gaps}"),
+                ("sites", f"{self.n_sites} distinct{shared}"),
+                ("distance", f"{self.distance}, in {self.unit}{crs}"),
+            )
         )
 
 
@@ -236,6 +252,7 @@ def prepare(
     crs: Any = None,
     name: str | None = None,
     missing: str = "refuse",
+    publish: Sequence[str] | None = None,
 ) -> Problem:
     """Check a table against a formula and build the arrays of the model.
 
@@ -245,16 +262,21 @@ def prepare(
         pandas DataFrame; GeoDataFrame of points; or any eager table that narwhals reads,
         such as polars or pyarrow. Taken as it is: no row is dropped and nothing rescaled.
     formula
-        Such as ``"log(price) ~ scale(log(squarefeet))"``; see :func:`dsstan.table.formula.parse`.
+        Such as ``"log(price) ~ scale(log(squarefeet))"``; see
+        :func:`dsstan.table.formulas.formula.parse`.
     coords
         The two coordinate columns, x (or longitude) first. Leave out for a GeoDataFrame.
     distance
         How distance is measured. ``"planar"`` (the default) takes the coordinates as they
         are. Longitudes and latitudes need a choice: ``"projected"`` projects them to the UTM
-        zone of their middle, in kilometres; ``"degrees"`` takes them as planar, in degrees,
-        as the paper does. With a projected CRS ``"projected"`` only turns its unit into
-        kilometres. Coordinates count as longitude and latitude when ``crs`` is geographic,
-        or when it is None and a column is called lon, long, lng, longitude, lat or latitude.
+        zone of their middle, in kilometres, or where distances there are more than 0.5% off
+        to the truest of some planes about their middle; ``"degrees"`` takes them as planar,
+        in degrees, as the paper does. With a projected CRS ``"projected"`` turns its unit into
+        kilometres, and projects anew, with a warning, where its distances are more than 0.5%
+        off. Coordinates count as longitude and latitude when ``crs`` is geographic,
+        or when it is None, a column's name says so (``lon``, ``site_lat``, ``gpsLongitude``) and
+        most values could be degrees. Other columns whose values look like degrees need a word:
+        ``crs``, or ``distance="planar"``.
     crs
         Coordinate reference system of the coordinates, anything pyproj reads. Without it
         ``"projected"`` takes longitudes and latitudes as EPSG:4326.
@@ -265,6 +287,9 @@ def prepare(
         What to do where the response is missing: ``"refuse"``, or ``"draw"``: the fit takes
         the records that have it, and the others are drawn with the model; see
         :func:`dsstan.synthesise`.
+    publish
+        Columns to publish as they are, beside those of the formula and the coordinates. No
+        other column leaves with the copies.
 
     Returns
     -------
@@ -275,15 +300,16 @@ def prepare(
     FormulaError
         If the formula cannot be read or does not fit the table.
     CoordinateError
-        If coordinates are missing, impossible, swapped, or of an undecided unit.
+        If coordinates are missing, impossible, swapped, or of an undecided unit; or if distances
+        in their CRS are more than 5% off and ``distance`` is left out.
     TableError
         If rows or columns do not allow the model to be fitted.
 
     Warns
     -----
     DsstanWarning
-        If a UTM projection spans more than 6 degrees of longitude, or degrees are used
-        beyond 60 degrees of latitude.
+        If distances between the sites are more than 0.5% off, or are measured in another CRS
+        than the one given for that reason; or if degrees are used beyond 60 degrees of latitude.
 
     Examples
     --------
@@ -295,8 +321,8 @@ def prepare(
     ...     }
     ... )
     >>> problem = prepare(table, "log(rent) ~ 1", coords=("x", "y"), name="flats")
-    >>> problem
-    Problem 'flats'
+    >>> print(problem)
+    Problem 'flats': log(rent) ~ 1, 5 records
       formula   log(rent) ~ 1
       response  rent, modelled as log
       records   5, design columns 1
@@ -304,8 +330,8 @@ def prepare(
       distance  planar, in coordinate unit
     """
     begin = time.perf_counter()
-    frame = _as_pandas(table)
-    _check_frame(frame)
+    frame = as_pandas(table)
+    check_frame(frame)
     parsed = parse(formula)
     located = locate(frame, coords, distance, crs)
     if parsed.response in located.coord_names:
@@ -346,17 +372,18 @@ def prepare(
         distance=located.distance,
         crs=located.crs,
         sites_crs=located.sites_crs,
-        site=site,
+        site_index=site,
         seconds=time.perf_counter() - begin,
         source=None if isinstance(table, pd.DataFrame) else table,
+        publish=columns_named(publish, frame.columns),
     )
 
 
-def _check_observed(design: Design, there: NDArray[np.intp]) -> None:
+def _check_observed(design: Design, there: Indices) -> None:
     """The records that have a response must carry the regression by themselves."""
     X = design.X[there]
     if len(there) < len(design.y) and (
-        len(there) < max(_MIN_RECORDS, X.shape[1] + 2) or np.linalg.matrix_rank(X) < X.shape[1]
+        len(there) < max(MIN_RECORDS, X.shape[1] + 2) or np.linalg.matrix_rank(X) < X.shape[1]
     ):
         raise TableError(
             f"Response {design.formula.response!r} is there in {len(there)} of "
@@ -365,7 +392,7 @@ def _check_observed(design: Design, there: NDArray[np.intp]) -> None:
         )
 
 
-def _check_extent(sites: Array, names: tuple[str, str]) -> None:
+def _check_extent(sites: Floats, names: tuple[str, str]) -> None:
     """Distances between sites, and their squares, must be numbers that floats hold."""
     farthest = largest_distance(sites)
     if not (np.isfinite(farthest**2) and farthest**2 > np.finfo(np.float64).tiny):
@@ -375,91 +402,17 @@ def _check_extent(sites: Array, names: tuple[str, str]) -> None:
         )
 
 
-def _frozen(values: Array) -> Array:
+def _frozen(values: Floats) -> Floats:
     """Read-only C-contiguous copy."""
     copy = np.array(values, dtype=np.float64, order="C")
     copy.setflags(write=False)
     return copy
 
 
-def _to_width(values: Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Values in an integer or float dtype, rounded half to even and clipped to its range."""
-    if dtype.kind == "f":
-        top = float(np.finfo(dtype).max)
-        return np.clip(values, -top, top).astype(dtype)
-    if dtype.kind == "b":
-        return np.clip(np.rint(values), 0.0, 1.0).astype(dtype)
-    bounds = np.iinfo(dtype)
-    rounded = np.clip(np.rint(values), float(bounds.min), float(bounds.max))
-    # float(bounds.max) of a 64-bit dtype is one more than it can hold.
-    at_top = rounded >= float(bounds.max)
-    whole = np.where(at_top, 0.0, rounded).astype(dtype)
-    whole[at_top] = bounds.max
-    return whole
-
-
-def _as_pandas(table: Any) -> pd.DataFrame:
-    """Copy of a table as pandas."""
-    if isinstance(table, pd.DataFrame):  # a GeoDataFrame is one too
-        return table.copy()
-    import narwhals as nw
-
-    try:
-        arrow = nw.from_native(table, eager_only=True).to_arrow()
-    except TypeError:
-        lazy = hasattr(table, "collect")
-        raise TableError(
-            "Needed a pandas, GeoPandas, polars or pyarrow table and got "
-            f"{type(table).__module__}.{type(table).__name__}. "
-            + ("Call collect() on it first." if lazy else "Convert it to one of these first.")
-        ) from None
-    return _arrow_to_pandas(arrow)
-
-
-def _arrow_to_pandas(arrow: Any) -> pd.DataFrame:
-    """pandas table of an arrow table; whole numbers and booleans with gaps stay what they are."""
-    import pyarrow as pa
-
-    nullable = {
-        **{getattr(pa, f"int{n}")(): getattr(pd, f"Int{n}Dtype")() for n in (8, 16, 32, 64)},
-        **{getattr(pa, f"uint{n}")(): getattr(pd, f"UInt{n}Dtype")() for n in (8, 16, 32, 64)},
-        pa.bool_(): pd.BooleanDtype(),
-    }
-    frame: pd.DataFrame = arrow.to_pandas()
-    for name in arrow.column_names:
-        column = arrow.column(name)
-        if column.null_count and column.type in nullable:
-            frame[name] = column.to_pandas(types_mapper=nullable.get)
-    return frame
-
-
-def _check_frame(frame: pd.DataFrame) -> None:
-    """Rows and labels that every later stage relies on."""
-    if frame.columns.nlevels > 1:
-        raise TableError("Column names have several levels. Flatten them to one level of text.")
-    repeated = frame.columns[frame.columns.duplicated()]
-    if len(repeated):
-        raise TableError(f"Column {str(repeated[0])!r} occurs more than once. Rename or drop it.")
-    check_names([*frame.columns, *frame.index.names])
-    if len(frame) < _MIN_RECORDS:
-        raise TableError(
-            f"The table has {len(frame)} rows; at least {_MIN_RECORDS} records are needed."
-        )
-    if frame.index.has_duplicates:
-        raise TableError(
-            "Index labels must be unique, so that records can be distinguished; they "
-            f"repeat in {describe_rows(frame.index.duplicated(keep=False))}. Use "
-            "table.reset_index(drop=True) first."
-        )
-
-
 def require_complete(problem: Problem) -> None:
     """Refuse a problem whose response is missing in some records.
 
-    Raises
-    ------
-    InputError
-        If so: measures that hold a copy against each record's truth need one.
+    Raises InputError if so: measures that compare a copy with each record's truth need one.
     """
     if problem.n_missing:
         raise InputError(

@@ -22,6 +22,8 @@ from scipy.spatial.distance import cdist
 from dsstan.covariance.likelihood_surface import Surface, build_surface
 from dsstan.engines import SamplerSettings
 from dsstan.engines.base import jsonable
+from dsstan.engines.surface_posterior import PosteriorTable
+from dsstan.engines.whitening import whitening
 from dsstan.models.adaptive.rules import AdaptiveRule
 from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.brackets.truncated import bracketed_data
@@ -101,6 +103,7 @@ def all_data() -> dict[str, dict[str, Any]]:
     priors = Priors().resolve(problem.y, problem.X, problem.d_max)
     made = surface(problem, priors)
     A = smoothing(np.inf, (neighbour_distances(problem) >= M).astype(np.float64))
+    on_surface = {**made.stan_data(), **priors.stan_data()}
     ones = np.ones(problem.n_records)
     bounds = {"phi_lower": priors.phi_bounds[0], "phi_upper": priors.phi_bounds[1]}
     records = {"N": problem.n_records, "P": problem.n_terms, "X": problem.X, "y": problem.y}
@@ -108,14 +111,14 @@ def all_data() -> dict[str, dict[str, Any]]:
         **records,
         "n_sites": problem.n_sites,
         "coords": problem.unique_sites,
-        "site": problem.site + 1,
+        "site": problem.site_index + 1,
         "cov_model": 1,
         **priors.stan_data(),
     }
     return {
         "unrestricted": natural_data(problem, ones, "none", None, priors, made),
         "restricted": natural_data(problem, A, "paper", PHI, priors, made, draw_latent=True),
-        "surface": {**made.stan_data(), **priors.stan_data()},
+        "surface": {**on_surface, **whitening(PosteriorTable.of(on_surface))},
         "bracketed": bracketed_data(problem, find_brackets(problem, CUTS), A, priors, PHI),
         "multivariate": {
             **records,

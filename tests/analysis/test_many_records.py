@@ -9,10 +9,11 @@ from scipy.spatial.distance import cdist
 import dsstan as ds
 from conftest import small_table
 from dsstan.analysis import spatial_estimators as estimators
+from dsstan.analysis import spatial_regression as regressions
 from dsstan.analysis import spatial_statistics as statistics
 from dsstan.analysis import spatial_surfaces as surfaces
 from dsstan.analysis import spatial_utility as su
-from dsstan.comparison import baselines
+from dsstan.comparison import baselines, simple_methods
 from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import Vecchia
 from dsstan.covariance.vecchia.kriging import krige
@@ -60,7 +61,7 @@ def test_coefficients_given_all_neighbours_are_those_of_generalised_least_square
     X, y, sites = data
     V = covariance_at(sites)
     wanted = su.gls(X, y, V)
-    found = su.near_gls(X, y, sites, Neighbours.of(sites, 119), COVARIANCE, "exponential")
+    found = regressions.near_gls(X, y, sites, Neighbours.of(sites, 119), COVARIANCE, "exponential")
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 
@@ -69,7 +70,9 @@ def test_with_fifteen_neighbours_they_are_within_a_twentieth_of_a_standard_error
     X, y, sites = data
     V = covariance_at(sites)
     beta, cov = su.gls(X, y, V)
-    found, about = su.near_gls(X, y, sites, Neighbours.of(sites, 15), COVARIANCE, "exponential")
+    found, about = regressions.near_gls(
+        X, y, sites, Neighbours.of(sites, 15), COVARIANCE, "exponential"
+    )
     sd = np.sqrt(np.diag(cov))
     assert np.all(np.abs(found - beta) < 0.05 * sd)
     np.testing.assert_allclose(np.sqrt(np.diag(about)), sd, rtol=0.05)
@@ -195,7 +198,7 @@ def test_the_effect_of_other_methods_is_the_one_of_all_pairs(release, areas, mon
 
 def test_smoothing_is_the_same_some_records_at_a_time(release, monkeypatch):
     whole = baselines.smooth(release.problem, 0.2)
-    monkeypatch.setattr(baselines, "_ROWS", 7)
+    monkeypatch.setattr(simple_methods, "_ROWS", 7)
     np.testing.assert_allclose(baselines.smooth(release.problem, 0.2).values, whole.values)
 
 
@@ -206,7 +209,7 @@ def test_no_matrix_of_all_pairs_is_made(release, many, monkeypatch):
         raise AssertionError("a matrix of all pairs")
 
     monkeypatch.setattr(estimators, "Vecchia", Vecchia)
-    for module in (estimators, su, surfaces, statistics):
+    for module in (estimators, regressions, su, surfaces, statistics):
         if hasattr(module, "cdist"):
             monkeypatch.setattr(module, "cdist", refused)
     su.spatial_regression(release, covariance=COVARIANCE)

@@ -10,8 +10,10 @@ import pytest
 from scipy import stats
 
 import dsstan as ds
-from dsstan.analysis.utility import ols
-from dsstan.core.errors import DsstanWarning, InputError
+from conftest import small_table
+from dsstan.analysis.utility import _check_terms, ols
+from dsstan.core.errors import DsstanWarning, InputError, TableError
+from dsstan.table.formulas.formula import build_design, parse
 
 EXACT = 1e-10
 """The exact tier of the design: two ways to one sum differ by rounding only."""
@@ -258,3 +260,34 @@ def test_text_shows_estimate_and_interval_of_each_term_and_source(release):
     cell = f"{row['estimate']:.4g} ({row['low']:.4g}, {row['high']:.4g})"
     assert lines[3].startswith("x ")
     assert lines[3].endswith(cell)
+
+
+@pytest.fixture(scope="module")
+def households():
+    """Copies of a number of children, and of a rent given it."""
+    table = small_table(60, seed=4)
+    kids = np.random.default_rng(5).integers(0, 3, 60)
+    table["kids"] = np.where(np.arange(60) == 7, 6, kids)
+    common = {"coords": ("east", "north"), "seed": 1, "engine": "direct", "accept_failed": True}
+    first = ds.protect(table, "kids ~ x", copies=6, threshold=0.3, **common)
+    problem = ds.prepare(table, "log(value) ~ x + kids", coords=("east", "north"))
+    fit = ds.fit(problem, seed=2, engine="direct")
+    return ds.synthesise(fit, 6, seed=3, given=first, accept_failed=True)
+
+
+def test_a_synthetic_level_that_the_original_lacks_is_an_error_and_no_baseline(households):
+    known = set(households.problem.table["kids"])
+    made = {k for number in range(6) for k in households.table(number)["kids"]}
+    assert made - known
+    with pytest.raises(TableError, match=r"Column 'kids' has a level in .* nothing tells its"):
+        ds.utility(households, "log(value) ~ C(kids)")
+    assert "kids" in set(ds.utility(households, "log(value) ~ kids").table["term"])
+
+
+def test_a_level_that_a_copy_lost_is_an_error_that_names_the_term(households):
+    built = build_design(parse("log(value) ~ C(kids)"), households.problem.table)
+    copy = households.problem.table.assign(kids=lambda t: t["kids"].replace(6, 0))
+    with pytest.raises(
+        InputError, match=r"the effect of 'C\(kids\)' .* no record of copy 3 has one"
+    ):
+        _check_terms(built.X_of(copy), built, "copy 3")

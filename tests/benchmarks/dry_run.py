@@ -21,7 +21,7 @@ from memory import table_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FACTOR = 4.0
+FACTOR = 2.0
 """Between estimate and run, either way: who plans needs minutes told from hours."""
 
 

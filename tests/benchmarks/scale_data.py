@@ -19,7 +19,7 @@ DRAWN_FROM = 30
 
 def effect(sites: Floats, normals: Floats, neighbours: int, phi: float = PHI) -> Floats:
     """A nearest-neighbour process of unit variance at sites (n, 2), in time linear in n."""
-    from dsstan.covariance.vecchia.kernels import conditional_weights, unwind
+    from dsstan.covariance.vecchia.factor_kernels import conditional_weights, unwind
     from dsstan.covariance.vecchia.neighbours import Neighbours
 
     near = Neighbours.of(sites, neighbours)

@@ -21,7 +21,9 @@ from dsstan.release.write import FORMATS
 
 PLANTED = "PLANTED 4321.123456789"
 
-COMMANDS = ("init", "run", "inspect", "synthesise", "compare", "demo", "doctor")
+COMMANDS = (
+    *("init", "run", "inspect", "publish", "ledger", "synthesise", "compare", "demo", "doctor"),
+)
 
 
 @pytest.fixture
@@ -109,8 +111,8 @@ def completions(typed):
     ("typed", "offered"),
     [
         ("dsstan ", COMMANDS),
-        ("dsstan synthesise t.csv --protection ", PROTECTIONS),
-        ("dsstan synthesise t.csv --engine ", ("auto", "cmdstan", "embedded")),
+        ("dsstan synthesise t.csv --protection ", (*PROTECTIONS, "auto")),
+        ("dsstan synthesise t.csv --engine ", ("auto", "cmdstan", "direct", "embedded")),
         ("dsstan synthesise t.csv --format ", FORMATS),
         ("dsstan compare t.csv --protection p", ("paper", "preserving")),
     ],

@@ -20,6 +20,7 @@ import dsstan as ds
 from conftest import small_table
 from dsstan.cli import command_line as cli
 from dsstan.cli.doctor import Finding, examine
+from dsstan.cli.release_screen import WIDTH
 from dsstan.copies.protect import stage_seeds
 from dsstan.core.errors import InputError
 from dsstan.release.reading import read_table
@@ -111,7 +112,8 @@ def releases(table, tmp_path_factory):
     ):
         result = run(
             *("synthesise", folder / source, *MODEL, "--copies", "3", "--seed", "77"),
-            *("--accept-failed", "--verbose", *more, *QUICK, "--out", folder / name),
+            *("--accept-failed", "--verbose", "--publish", "label"),
+            *(*more, *QUICK, "--out", folder / name),
         )
         assert result.returncode == 0, result.stderr
         done[name] = result, folder / name
@@ -162,6 +164,10 @@ def test_doctor_prints_each_piece_and_ends_well():
         assert finding.what in result.stdout
         assert ("there" if finding.there else "missing") in result.stdout
     assert result.stdout.count("\n") >= len(examine())
+    paths = [finding.detail for finding in examine() if finding.detail.startswith("/")]
+    paths += ["(run "]  # folders of killed runs, where there are some
+    long = [line for line in result.stdout.splitlines() if len(line) > WIDTH]
+    assert [line for line in long if not any(path in line for path in paths)] == []
 
 
 def test_doctor_shows_brackets_as_they_are(monkeypatch, capsys):
@@ -234,7 +240,7 @@ def test_the_report_shows_posterior_shares_estimates_and_both_folders(releases):
         "share of copies near the truth",
         "within 10%, unflagged",
         "Least squares log(value) ~ x",
-        str(folder / "public"),
+        f"dsstan publish {folder} --to DIR",
         str(folder / "confidential"),
     ):
         assert text in result.stdout, text
@@ -382,10 +388,10 @@ def test_a_wrong_table_ends_with_two_and_never_shows_a_value(inside, table, tmp_
     ("name", "content", "said"),
     [
         ("none.csv", None, "there is no file"),
-        ("homes.xlsx", b"x", "neither .csv nor .parquet"),
+        ("homes.xlsx", b"x", "neither .csv nor .parquet nor .tsv"),
         ("empty.csv", b"", "is empty"),
         ("ragged.csv", b"a,b\n4321,2\n4321,2,3,4\n", "more or fewer cells in 1 row"),
-        ("binary.csv", b"a\n\xff\xfe4321\n", "can't be read as .csv"),
+        ("binary.csv", b"a\n\xff\xfe4321\n", "--encoding latin-1"),
         ("text.parquet", b"value\n4321\n", "can't be read as .parquet"),
     ],
 )
@@ -406,6 +412,19 @@ def test_an_example_that_exists_already_ends_with_four(inside, tmp_path):
     (tmp_path / "simulated").mkdir()
     line = one_line(inside("demo", "--dataset", "simulated", "--out", tmp_path), 4)
     assert "exists" in line
+
+
+def test_no_sign_of_a_message_is_obeyed_by_a_terminal(inside, tmp_path):
+    """Of a formula: an escape sequence, and a mark that turns the direction of what follows."""
+    table = small_table(40, seed=9)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    formula = "log(value) ~ \x1b[31mx\u202e"
+    result = inside(
+        *("synthesise", "t.csv", "--formula", formula, "--coords", "east", "north", "--out", "o")
+    )
+    assert result.returncode == 2
+    assert "cannot be read" in result.stderr
+    assert not {"\x1b", "\u202e"} & set(result.stderr + result.stdout)
 
 
 def test_a_message_with_brackets_is_shown_as_it_is(inside, tmp_path):

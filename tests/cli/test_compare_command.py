@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 
 from conftest import small_table
+from dsstan.cli.release_screen import WIDTH
 
 GRID = (
     *("--formula", "log(value) ~ x", "--coords", "east", "north", "--threshold", "0.1"),
     *("--threshold", "0.15", "--protection", "paper", "--protection", "cut", "--copies", "3"),
-    *("--chains", "2", "--warmup", "300", "--samples", "400", "--engine", "embedded"),
+    *("--chains", "2", "--warmup", "300", "--samples", "800", "--engine", "embedded"),
 )
 
 
@@ -56,18 +57,46 @@ def test_it_writes_table_and_picture_for_the_owner_alone(grid):
         assert path.stat().st_mode & 0o777 == 0o600
 
 
+def parts(text):
+    """The lines of each table by the first word of its title."""
+    found, at = {}, None
+    for line in text.splitlines():
+        if line.startswith(("Leave every", "Miss the", "Fit failed")):
+            at = line.split()[0]
+        elif line.startswith("At risk: "):
+            return found
+        elif at:
+            found.setdefault(at, []).append(line)
+    return found
+
+
 def test_it_prints_every_setting_and_which_meet_the_floor(grid):
     result, folder = grid
     table = pd.read_csv(folder / "frontier.csv")
-    for setting in table["setting"]:
-        assert setting in result.stdout
-    good = table[table["sd_at_risk_known"] >= 0.05]
-    start = "Leave at least 0.05 to those at risk"
-    line = next(x for x in result.stdout.splitlines() if x.startswith(start))
-    for setting in table["setting"]:
-        assert (setting in line) is (setting in set(good["setting"]))
+    keeping = table[(table["sd_all"] >= 0.05) & table["passed"]]
+    groups = {
+        "Leave": keeping,
+        "Miss": table[(table["sd_all"] < 0.05) & table["passed"]],
+        "Fit": table[~table["passed"]],
+    }
+    said = parts(result.stdout)
+    for name, rows in groups.items():
+        shown = said.get(name, ["head"])[1:]
+        assert len(shown) == len(rows)
+        for setting in rows["setting"]:
+            assert any(line.startswith(setting) for line in shown)
+    overlaps = [float(line.split()[-1]) for line in said["Leave"][1:]]
+    assert overlaps == sorted(overlaps, reverse=True)
+    top = keeping.sort_values("overlap", kind="stable")["setting"].iloc[-1]
+    advice = " ".join(result.stdout.splitlines())
+    assert f"The least damaging of those for every record, by the overlap: {top} (L = 3)" in advice
     values = [f"{v:.4f}" for v in small_table()["value"]]
     assert not [v for v in values if v in result.stdout + result.stderr]
+
+
+def test_its_screen_has_80_columns(grid):
+    result, folder = grid
+    assert [x for x in result.stdout.splitlines() if len(x) > WIDTH and str(folder) not in x] == []
 
 
 def test_a_second_run_goes_on_and_says_the_same(grid, file):
@@ -106,15 +135,17 @@ def test_a_wrong_argument_ends_with_two_and_leaves_no_setting(file, tmp_path, ar
     assert not out.exists()
 
 
-def test_a_release_that_misses_its_floor_is_refused(file, tmp_path):
+def test_a_release_that_misses_its_floor_is_refused_and_verbose_shows_all(file, tmp_path):
     out = tmp_path / "release"
     result = run(
         *("synthesise", file, "--formula", "log(value) ~ x", "--coords", "east", "north"),
         *("--threshold", "0.15", "--copies", "4", "--floor", "0.6", "--accept-failed"),
         *("--chains", "2", "--warmup", "300", "--samples", "400", "--engine", "embedded"),
-        *("--seed", "3", "--out", out),
+        *("--seed", "3", "--out", out, "--verbose"),
     )
     assert result.returncode == 5
+    assert "largest distances to a neighbour: " in " ".join(result.stdout.split())
+    assert "Least squares log(value) ~ x" in result.stdout
     assert "below the floor 0.6 at 4 copies" in result.stderr
     assert "--accept-below-floor" in result.stderr
     assert not out.exists()
@@ -130,9 +161,11 @@ def test_synthesise_reports_the_attacker_and_the_floor(file, tmp_path):
             "--copies",
             "4",
             "--floor",
-            "0.2",
+            "0.6",
             "--accept-failed",
             "--accept-below-floor",
+            "--reason",
+            "shown in a test",
         ),
         *("--chains", "2", "--warmup", "300", "--samples", "400", "--engine", "embedded"),
         *("--seed", "3", "--verbose", "--out", out),
@@ -141,7 +174,9 @@ def test_synthesise_reports_the_attacker_and_the_floor(file, tmp_path):
     attacker = json.loads((out / "confidential" / "summary.json").read_text())["attacker"]
     assert "Published as collected: east, north, x" in result.stdout
     assert "smallest sd left to an intruder who knows all other records" in result.stdout
-    assert f"{attacker['floor']['records_below']} of 60 records are below" in result.stdout
+    assert (
+        f"{attacker['floor']['records_below']} of 60 records are below the floor" in result.stdout
+    )
     for group in ("flagged", "unflagged"):
         least = attacker["restricted"][group]["4"]["known"]["smallest"]
         assert f"{least:.2g}" in result.stdout

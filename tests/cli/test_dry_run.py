@@ -6,20 +6,34 @@ import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from memory import table_of
+from scipy.spatial.distance import pdist, squareform
 from test_command_line import MODEL, inside  # noqa: F401
 
 import dsstan as ds
-from conftest import small_table
+from conftest import case, small_table
 from dsstan.cli import rehearsal as _rehearsal
 from dsstan.cli.dry_run import METHOD, plan_release
-from dsstan.cli.rehearsal import FEW, SMALL, _of, _part, _some_rows, estimate_release, rehearse
+from dsstan.cli.rehearsal import (
+    FEW,
+    FEW_EXACT,
+    SMALL,
+    Rehearsal,
+    _part,
+    _some_rows,
+    estimate_release,
+    rehearse,
+)
 from dsstan.copies.options import ReleaseOptions
 from dsstan.core.errors import InputError
 from dsstan.covariance import approximations
+from dsstan.models.weights import neighbour_distances
+from dsstan.risk.intruder.exact import WORST
 
 OPTIONS = ReleaseOptions(
     **{"coords": ("s1", "s2"), "name": "t", "threshold": 0.05, "engine": "embedded"},
@@ -32,6 +46,11 @@ def file(tmp_path):
     path = tmp_path / "homes.csv"
     small_table(40, seed=9, shared=4).to_csv(path, index=False)
     return path
+
+
+def planned(file):
+    """The problem of the table of the file."""
+    return ds.prepare(pd.read_csv(file), "log(value) ~ x", coords=("east", "north"))
 
 
 def tree(folder):
@@ -95,6 +114,13 @@ def test_a_job_can_be_tried_dry(inside, file, confined):  # noqa: F811
     assert "nothing was written" in result.stdout
     assert "MiB at the peak" in result.stdout
     assert "An estimate" in result.stdout
+    nearest = np.sort(neighbour_distances(planned(file)))
+    said = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "rule no neighbour within 0.15 coordinate units" in said
+    assert f"flagged {np.sum(nearest >= 0.15)}" in said
+    assert "largest distances " + ", ".join(f"{d:.4g}" for d in nearest[:-6:-1]) in said
+    assert "value replaced response: synthetic values go out in its place" in said
+    assert "surface" not in said
 
 
 def test_a_comparison_can_be_tried_dry(inside, file, confined):  # noqa: F811
@@ -143,27 +169,88 @@ def test_the_engine_programs_and_covariance_of_a_plan_are_those_of_the_run(
     assert plan["covariance"] == free.covariance.name
 
 
-def test_a_rule_by_correlation_leaves_the_number_flagged_open(file, inside, confined):  # noqa: F811
+def test_a_rule_by_correlation_flags_by_the_posterior_that_was_drawn(file, inside, confined):  # noqa: F811
     result = inside(
         *("synthesise", file, *MODEL[:-2], "--correlation", "0.2", "--dry-run", "--json"),
         *("--chains", "2", "--warmup", "200", "--samples", "200", "--out", "out"),
     )
-    assert json.loads(result.stdout)["plan"]["flagged"] is None
+    plan = json.loads(result.stdout)["plan"]
+    free = ds.fit(planned(file), engine="direct", seed=0, progress=False)
+    weights = ds.flag_isolated(free, correlation=0.2)
+    # The median of phi differs by its Monte Carlo error.
+    assert abs(plan["flagged"] - weights.n_flagged) <= 2
+    assert plan["rule"].startswith("correlation with neighbour at most 0.2; the fit says who")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "code", "flagged", "said"),
+    [
+        ("1e-9", 3, 40, "most-flagged, flagged share 1"),
+        ("50", 0, 0, "no record is flagged, so nothing is smoothed: the largest distance"),
+    ],
+)
+def test_a_threshold_in_another_unit_is_told_before_any_sampling(
+    inside,  # noqa: F811
+    file,
+    confined,
+    threshold,
+    code,
+    flagged,
+    said,
+):
+    asked = (*MODEL[:-2], "--threshold", threshold, "--neighbour", "2", "--dry-run", "--json")
+    result = inside("synthesise", file, *asked, "--out", "out")
+    assert result.returncode == code
+    found = json.loads(result.stdout)
+    assert found["plan"]["flagged"] == flagged
+    assert any(said in line for line in found["failures"] + found["warnings"])
+    nearest = neighbour_distances(planned(file), neighbour=2)
+    assert len(found["plan"]["thresholds"]) > 2
+    for one in found["plan"]["thresholds"]:
+        assert one["flagged"] == np.sum(nearest >= one["threshold"]) > 0
+
+
+def test_a_fit_that_will_fail_is_told_before_any_sampling(inside, confined):  # noqa: F811
+    table = small_table(40, seed=9, shared=4)
+    d = squareform(pdist(table[["east", "north"]]))
+    root = np.linalg.cholesky(np.exp(-d) + 1e-10 * np.eye(40))
+    smooth = root @ np.random.default_rng(3).normal(size=40)
+    table["value"] = np.exp(smooth)  # no noise: those at one site are equal
+    table.to_csv(confined / "smooth.csv", index=False)
+    asked = ("--formula", "log(value) ~ 1", "--coords", "east", "north", "--threshold", "0.15")
+    result = inside("synthesise", "smooth.csv", *asked, "--dry-run", "--out", "out")
+    assert result.returncode == 3
+    assert "The run would fail its verdict" in result.stdout
+    assert "no-nugget" in result.stdout
 
 
 def test_the_estimate_adds_up_what_the_pieces_took(monkeypatch):
     """Times are given, so that nothing depends on the machine: one copy 1 s, each more 0.5 s."""
     problem = ds.prepare(table_of(40), "log(value) ~ 1", coords=("s1", "s2"))
     rehearsed = rehearse(problem, OPTIONS)
-    times = iter([1.0, 1.0 + 0.5 * (FEW - 1), 7.0, 0.25])  # copies, copies, attack, tables
+    # One copy, several; without exact records at first, again, with some; shares and utility.
+    times = iter([1.0, 1.0 + 0.5 * (FEW - 1), 7.0, 3.0, 3.0 + 0.2 * FEW_EXACT, 0.25])
     monkeypatch.setattr(_rehearsal, "_timed", lambda call: (next(times), call()))
-    found, _ = estimate_release(rehearsed, 21, 0.75)
+    found = estimate_release(rehearsed, 21, 0.75)
     assert found.seconds["reading"] == 0.75
     assert found.seconds["copies"] == 1.0 + 0.5 * 20
-    assert found.seconds["disclosure"] == 7.0 + found.seconds["copies"] + 0.25
-    assert found.seconds["unrestricted fit"] == rehearsed.free_seconds > 0
+    exact = 0.2 * WORST
+    disclosure = 7.0 + exact + 0.25 + found.seconds["copies"]
+    assert found.seconds["disclosure"] == pytest.approx(disclosure)
+    assert found.seconds["unrestricted fit"] > rehearsed.sampler_seconds > 0
     assert found.total == sum(found.seconds.values())
     assert found.peak_mib > 0
+
+
+def test_what_is_linear_in_the_records_is_carried_on_from_two_sizes():
+    def of(records):
+        return SimpleNamespace(records=records)
+
+    whole = SimpleNamespace(problem=SimpleNamespace(n_records=10_000))
+    rehearsed = Rehearsal(
+        part=of(2000), smaller=of(500), weights=None, model=whole, sampler_seconds=0.0
+    )
+    assert rehearsed.linear(lambda part: 3.0 + 0.001 * part.records) == pytest.approx(13.0)
 
 
 def test_a_rehearsal_of_a_large_table_keeps_the_rank_of_its_design():
@@ -176,15 +263,23 @@ def test_a_rehearsal_of_a_large_table_keeps_the_rank_of_its_design():
     part = _part(problem, rows)
     assert np.linalg.matrix_rank(part.X) == problem.n_terms
     assert part.n_records == rows.size == len(part.table)
-    assert part.n_sites == len(np.unique(problem.site[rows]))
+    assert part.n_sites == len(np.unique(problem.site_index[rows]))
 
 
-def test_a_short_fit_stands_for_the_whole_table_with_its_own_draws(free):
-    larger = ds.prepare(small_table(80), "log(value) ~ x", coords=("east", "north"), name="larger")
-    whole = _of(larger, free)
-    assert whole.problem is larger
-    assert whole.A.shape == (80,)
-    assert whole.draws is free.draws
+def test_what_grows_with_the_table_is_timed_on_the_model_of_the_whole_one(monkeypatch):
+    """The short fits are of the part; nothing that was sampled speaks for the other records."""
+    monkeypatch.setattr(_rehearsal, "SMALL", 40)
+    monkeypatch.setattr(_rehearsal, "_some_rows", lambda problem, count: np.arange(40))
+    problem = ds.prepare(table_of(80), "log(value) ~ 1", coords=("s1", "s2"))
+    rehearsed = rehearse(problem, OPTIONS)
+    model = rehearsed.model
+    assert not isinstance(model, ds.Fit)
+    assert model.problem is problem
+    assert (rehearsed.part.records, rehearsed.whole) == (40, False)
+    nearest = neighbour_distances(problem)
+    assert np.array_equal(model.A == 0, nearest >= OPTIONS.threshold)
+    found = estimate_release(rehearsed, 10, 0.0)
+    assert min(found.seconds["copies"], found.seconds["disclosure"]) > 0
 
 
 # What a run would refuse
@@ -199,6 +294,8 @@ def test_a_short_fit_stands_for_the_whole_table_with_its_own_draws(free):
         (("--protection", "none"), 2, "protection must be one of paper"),
         (("--engine", "stan"), 2, "engine"),
         (("--chains", "0"), 2, "chains"),
+        (("--chains", "100000"), 2, "at most 1,000"),
+        (("--covariance", "vecchia", "--neighbours", "1000000000"), 2, "grows with their cube"),
         (("--seed", "-1"), 2, "seed"),
         (("--neighbour", "99"), 2, "neighbour"),
         (("--phi-bounds", "2", "1"), 2, "phi_bounds"),
@@ -221,11 +318,11 @@ def test_what_a_run_refuses_a_dry_run_refuses_too(
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "publish", "said"),
     [
-        (lambda t: t.assign(note=["=1+1"] * 40), "begins like a formula"),
-        (lambda t: t.sort_values("value"), "in the order of the response"),
-        (lambda t: t.assign(twice=2.0 * t["value"]), "in the order of the response"),
+        (lambda t: t.assign(note=["=1+1"] * 40), "note", "begins like a formula"),
+        (lambda t: t.sort_values("value"), "x", "in the order of the response"),
+        (lambda t: t.assign(z=2.0 * t["value"]), "z", "predict the response"),
     ],
 )
 def test_a_table_that_would_not_be_published_is_refused_dry(
@@ -233,10 +330,12 @@ def test_a_table_that_would_not_be_published_is_refused_dry(
     file,
     confined,
     damage,
+    publish,
     said,
 ):
     damage(small_table(40, seed=9, shared=4)).to_csv(file, index=False)
-    result = inside("synthesise", file, *MODEL, "--out", "out", "--dry-run")
+    asked = ("--publish", publish, "--out", "out", "--dry-run")
+    result = inside("synthesise", file, *MODEL, *asked)
     assert result.returncode == 4, result.stderr
     assert said in result.stderr
 
@@ -255,3 +354,28 @@ def test_a_rehearsal_that_fails_leaves_the_plan_without_an_estimate(monkeypatch)
     with warnings.catch_warnings():
         plan = plan_release(table_of(40), "log(value) ~ 1", OPTIONS, floor=None, target="out")
     assert (plan.estimate, plan.reason) == (None, "no rehearsal")
+
+
+def test_a_dry_run_lists_every_column_with_its_role_and_whether_it_goes_out(inside, file, confined):  # noqa: F811
+    table = small_table(40, seed=9, shared=4)
+    table["parcel"] = [f"P{k}" for k in np.random.default_rng(1).permutation(40)]
+    table["year"] = np.random.default_rng(2).integers(1990, 2000, 40)
+    table.to_csv(file, index=False)
+    asked = ("--publish", "year", "--out", "out", "--dry-run", "--json")
+    columns = json.loads(inside("synthesise", file, *MODEL, *asked).stdout)["plan"]["columns"]
+    assert {name: one["published"] for name, one in columns.items()} == {
+        **dict.fromkeys(("east", "north", "x", "value", "year"), True),
+        "parcel": False,
+    }
+    assert columns["parcel"]["role"] == "identifier"
+    assert columns["year"]["role"] == "covariate"
+
+
+def test_a_plan_of_many_columns_under_stan_names_the_engine_that_is_fast(monkeypatch):
+    monkeypatch.setattr("dsstan.cli.dry_run.rehearse", None)
+    options = replace(OPTIONS, coords=("x", "y"))
+    plan = plan_release(
+        case("lev50.csv"), "log(rent) ~ lev", options, floor=None, target=Path("out")
+    )
+    assert plan.estimate is None
+    assert 'engine="direct"' in plan.reason

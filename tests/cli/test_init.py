@@ -12,9 +12,11 @@ from test_command_line import inside  # noqa: F401
 
 from conftest import small_table
 from dsstan.cli.command_line import synthesise
-from dsstan.cli.commands.init import PLACEHOLDERS, job_text
+from dsstan.cli.commands.init import FLOOR, PLACEHOLDERS, job_text
 from dsstan.cli.job import job_keys, read_job
 from dsstan.copies.options import GROUPS
+from dsstan.core.errors import InputError
+from dsstan.models.weights import PAPER_CORRELATION
 
 COMMENTED = re.compile(r"^# (\w+) = ", re.MULTILINE)
 """A key that stands at its default."""
@@ -42,12 +44,13 @@ def test_a_new_job_has_every_key_once(inside, place):  # noqa: F811
     assert sorted(keys) == sorted(job_keys(synthesise))
 
 
-def test_a_new_job_is_read_as_it_is_with_all_defaults(inside, place):  # noqa: F811
+def test_a_new_job_is_read_as_it_is_with_all_defaults_and_a_floor(inside, place):  # noqa: F811
     inside("init", "job.toml")
     found = read_job(place / "job.toml", synthesise)
     for key, parameter in job_keys(synthesise).items():
         if key not in PLACEHOLDERS:
-            assert found[parameter.name] == parameter.default, key
+            expected = {"floor": FLOOR, "publish": []}.get(key, parameter.default)
+            assert found[parameter.name] == expected, key
 
 
 def test_a_job_with_every_line_uncommented_is_read_and_says_the_defaults(inside, place):  # noqa: F811
@@ -66,16 +69,21 @@ def test_a_job_with_every_line_uncommented_is_read_and_says_the_defaults(inside,
 def test_the_options_stand_in_the_groups_of_the_help_with_its_text():
     text = job_text(synthesise, {})
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == list(GROUPS)
-    assert "# Least sd to leave to an intruder about every record" in text
-    before, _, _ = text.partition("# protection = ")
-    assert before.rstrip().endswith("# paper, preserving, cut.")
+    assert "# What to leave to an intruder about every record" in text
+    before, _, _ = text.partition("# gamma = ")
+    assert before.rstrip().endswith("# Global risk parameter, 0 to inf.")
+
+
+def test_the_rule_without_a_threshold_is_said_to_be_one():
+    before, _, after = job_text(synthesise, {}).partition("# correlation = ")
+    said = before.replace("\n# ", " ").rstrip()
+    assert said.endswith("Unless a threshold is given, this is the rule:")
+    assert float(after.split()[0]) == PAPER_CORRELATION
 
 
 def test_options_of_a_run_are_no_keys_of_a_job(place):
     text = job_text(synthesise, {}) + "dry_run = true\n"
     (place / "job.toml").write_text(text)
-    from dsstan.core.errors import InputError
-
     with pytest.raises(InputError, match="key 'dry_run'"):
         read_job(place / "job.toml", synthesise)
 
@@ -122,6 +130,34 @@ def test_a_table_gives_coordinates_distance_and_columns_but_no_value(inside, hom
     assert "secret" not in said
 
 
+def test_every_column_is_listed_with_what_it_looks_like_above_those_to_publish(inside, place):  # noqa: F811
+    rng = np.random.default_rng(3)
+    value = rng.normal(10, 1, 40).round(2)
+    table = pd.DataFrame(
+        {
+            "x": rng.uniform(size=40),
+            "y": rng.uniform(size=40),
+            "value": value,
+            "parcel": [f"P{k}" for k in rng.permutation(40)],
+            "assessed": value + rng.normal(0, 0.01, 40),
+            "year": rng.integers(1990, 2000, 40),
+        }
+    )
+    table.to_csv(place / "t.csv", index=False)
+    inside("init", "job.toml", "--table", "t.csv", "--formula", "value ~ 1")
+    text = (place / "job.toml").read_text()
+    listed = text.partition("Columns to publish as they are")[2].partition("publish = []")[0]
+    roles = dict(re.findall(r"^#   (\w+): (\w+)$", listed, re.MULTILINE))
+    assert roles == {
+        "x": "coordinate",
+        "y": "coordinate",
+        "value": "response",
+        "parcel": "identifier",
+        "assessed": "proxy",
+        "year": "covariate",
+    }
+
+
 def test_a_job_from_a_table_is_read_with_paths_from_its_own_folder(inside, homes, place):  # noqa: F811
     (place / "jobs").mkdir()
     inside(
@@ -145,4 +181,37 @@ def test_any_column_name_stays_a_name(inside, place, name):  # noqa: F811
     assert result.returncode == 0, result.stderr
     found = tomllib.loads((place / "job.toml").read_text())
     assert found["coords"] == [name, "lat"]
-    assert set(found) == {*PLACEHOLDERS, "distance"}
+    assert set(found) == {*PLACEHOLDERS, "distance", "floor", "publish"}
+
+
+def test_it_writes_a_floor_with_its_meaning_in_prices_of_the_table(inside, place):  # noqa: F811
+    pd.DataFrame({"x": [0.0, 1, 2], "y": [0.0, 1, 2], "price": [1e5, 2.2e5, 3e5]}).to_csv(
+        place / "homes.csv", index=False
+    )
+    formula = "log(price) ~ 1"
+    inside("init", "job.toml", "--table", "homes.csv", "--formula", formula)
+    text = (place / "job.toml").read_text()
+    words = " ".join(text.replace("\n# ", " ").split())
+    assert "at the median price of 220,000 nobody may be placed within +/-22,000 at 95%" in words
+    assert 'floor = "10%"' in text.splitlines()
+    assert read_job(place / "job.toml", synthesise)["floor"] == "10%"
+    assert "\naccept_below_floor" not in text
+
+
+def test_a_job_may_have_the_floor_as_a_number(place):
+    (place / "job.toml").write_text(job_text(synthesise, {"floor": 0.05}))
+    assert read_job(place / "job.toml", synthesise)["floor"] == 0.05
+    (place / "other.toml").write_text(job_text(synthesise, {}) + "floor = true\n")
+    with pytest.raises(InputError, match=r"floor in other\.toml must be"):
+        read_job(place / "other.toml", synthesise)
+
+
+@pytest.mark.parametrize(("scale", "distance"), [(1.0, "projected"), (1e5, "planar")])
+def test_degrees_and_metres_of_the_same_names_are_told_apart(inside, homes, place, scale, distance):  # noqa: F811
+    homes = homes.rename(columns={"Lon": "site_lon", "Lat": "site_lat"})
+    homes[["site_lon", "site_lat"]] *= scale
+    homes.to_csv(place / "homes.csv", index=False)
+    inside("init", "job.toml", "--table", "homes.csv")
+    found = tomllib.loads((place / "job.toml").read_text())
+    assert found["coords"] == ["site_lon", "site_lat"]
+    assert found["distance"] == distance

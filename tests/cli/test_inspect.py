@@ -9,7 +9,9 @@ import pytest
 from test_command_line import inside  # noqa: F401
 
 import dsstan as ds
+from dsstan.cli.release_screen import WIDTH
 from dsstan.release.write import write_release
+from dsstan.risk.placing import placed_within
 
 SCREEN = 24
 """Lines of a terminal."""
@@ -39,15 +41,21 @@ def test_a_steward_sees_one_screen_with_verdict_flags_sd_and_floor(inside, relea
     for text in (
         "60, 3 copies",
         "log(value) ~ x",
-        "Protection: paper",
+        "Protection:  paper",
         "Reiter (2003)",
-        f"Flagged:    {summary['flagged']} of 60 records",
+        f"Flagged:     {summary['flagged']} of 60 records",
         f"{least:.2g}, modelled scale",
-        "Floor:      1e-06, 0 records below it",
-        "Verdict:    ",
+        "Floor:       1e-06, 0 records below it",
+        "FIT:         ",
+        "DISCLOSURE:  MET",
     ):
         assert text in result.stdout, text
     assert "OPEN TO OTHERS" not in result.stdout
+    groups = [summary["placing"][name]["restricted"] for name in ("flagged", "unflagged")]
+    within = placed_within(min(group["weakest_within"] for group in groups))
+    assert f"Weakest:     placed within {within}" in result.stdout
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if len(line) > WIDTH and str(release) not in line] == []
 
 
 @pytest.mark.parametrize("part", ["public alone", "named public"])
@@ -58,7 +66,8 @@ def test_an_analyst_sees_the_public_part_and_nothing_confidential(inside, releas
     result = inside("inspect", folder)
     assert result.returncode == 0, result.stderr
     assert "60, 3 copies" in result.stdout
-    assert "Verdict" not in result.stdout
+    assert "FIT:" not in result.stdout
+    assert "DISCLOSURE:" not in result.stdout
     found = json.loads(inside("inspect", folder, "--json").stdout)
     assert found["confidential"] is False
     assert "steward" not in found

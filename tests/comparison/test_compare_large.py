@@ -14,16 +14,17 @@ from test_command_line import MODEL, inside  # noqa: F401
 
 import dsstan as ds
 from conftest import small_table
-from dsstan.comparison.frontier import UTILITIES, compare
+from dsstan.comparison.frontier import compare
+from dsstan.comparison.frontier_result import UTILITIES
 from dsstan.comparison.scores import measure
 from dsstan.core.errors import InputError
 from dsstan.covariance import latent
 from dsstan.covariance.approximations import PredictiveProcess, Vecchia
 from dsstan.covariance.vecchia import exposure
-from dsstan.risk import attacker
-from dsstan.risk.attacker import attack
 from dsstan.risk.attribute import attribute
-from dsstan.risk.intruders import weak_attack
+from dsstan.risk.intruder import attacker
+from dsstan.risk.intruder.attacker import attack
+from dsstan.risk.intruder.weaker import weak_attack
 
 FAST = {"engine": "embedded", "progress": False, "chains": 2, "warmup": 200, "samples": 300}
 FEW = 36
@@ -50,7 +51,7 @@ def whole(exact):
 @pytest.fixture
 def all_draws(monkeypatch):
     """Local and exact terms are averaged over the same draws."""
-    monkeypatch.setattr(exposure, "LOCAL_DRAWS", DRAWS)
+    monkeypatch.setattr(exposure, "MOST_DRAWS", DRAWS)
     monkeypatch.setattr(attacker, "DRAWS", DRAWS)
 
 
@@ -151,7 +152,7 @@ def no_all_pairs(monkeypatch):
 
 
 def test_a_comparison_of_many_records_makes_no_matrix_of_all_pairs(no_all_pairs, monkeypatch):
-    monkeypatch.setattr(exposure, "LOCAL_DRAWS", 2)
+    monkeypatch.setattr(exposure, "MOST_DRAWS", 2)
     rng = np.random.default_rng(0)
     places, noise = rng.uniform(size=(2500, 2)), rng.normal(size=2500)
     table = pd.DataFrame({"east": places[:, 0], "north": places[:, 1]})

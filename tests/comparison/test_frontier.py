@@ -18,12 +18,14 @@ import pytest
 import dsstan as ds
 from conftest import ROOT
 from dsstan.analysis.overlap import interval_overlap
-from dsstan.comparison.frontier import RISKS, UTILITIES, compare
+from dsstan.cli.comparison_screen import comparison_screen
+from dsstan.comparison.frontier import compare
+from dsstan.comparison.frontier_result import RISKS, UTILITIES
 from dsstan.comparison.scores import ProtectionSetting, Store, _sets, measure
 from dsstan.core.errors import InputError
 from dsstan.release.pictures.risk_plots import plot_frontier
-from dsstan.risk.attacker import attack
 from dsstan.risk.disclosure import within
+from dsstan.risk.intruder.attacker import attack
 
 FAST = {"engine": "embedded", "progress": False, "chains": 2, "warmup": 400, "samples": 400}
 GRID = {"distances": (0.1, 0.15), "protections": ("paper", "cut"), "copies": (3, 8)}
@@ -113,6 +115,32 @@ def test_numbers_do_not_depend_on_the_rest_of_the_grid_or_on_workers(found, smal
     pd.testing.assert_frame_equal(a.loc[b.index], b, check_exact=True)
 
 
+def test_a_setting_whose_fit_failed_is_never_among_the_best_and_beats_none(found):
+    rows = found.table[found.table["copies"] == 8].iloc[:2]
+    rows = rows.assign(sd_all=[0.2, 0.1], overlap=[0.95, 0.90], passed=[False, True])
+    two = dataclasses.replace(found, table=rows.reset_index(drop=True))
+    assert two.best("sd_all")["sd_all"].tolist() == [0.1]
+    assert two.leaving(0.05)["sd_all"].tolist() == [0.1]
+    both = dataclasses.replace(two, table=two.table.assign(passed=True))
+    assert both.best("sd_all")["sd_all"].tolist() == [0.2]
+    assert both.leaving(0.05)["sd_all"].tolist() == [0.2, 0.1]
+    assert both.leaving(0.15)["sd_all"].tolist() == [0.2]
+    none = dataclasses.replace(two, table=two.table.assign(passed=False))
+    assert none.best("sd_all").empty
+    assert none.leaving(0.05).empty
+    none.plot("sd_all").draw()  # without a line
+
+
+def test_over_all_numbers_of_copies_fewer_may_beat_more(found):
+    rows = found.table[found.table["setting"] == "no protection"].sort_values("copies")
+    two = dataclasses.replace(
+        found,
+        table=rows.assign(sd_all=[0.2, 0.1], overlap=0.9, overlap_error=0.0).reset_index(drop=True),
+    )
+    assert two.best("sd_all")["copies"].tolist() == [3, 8]
+    assert two.best("sd_all", any_copies=True)["copies"].tolist() == [3]
+
+
 def test_the_best_rows_are_beaten_by_none(found):
     best = found.best("sd_all", "overlap")
     assert 0 < len(best) <= len(found.table)
@@ -128,11 +156,78 @@ def test_the_best_rows_are_beaten_by_none(found):
         found.best(utility="beauty")
 
 
-def test_the_picture_shows_every_row_and_the_floor(found):
+def of_rows(found, sds, overlaps, passed):
+    """A comparison with these numbers, a row each."""
+    rows = found.table.iloc[: len(sds)].assign(
+        sd_all=sds, overlap=overlaps, passed=passed, overlap_error=0.01
+    )
+    return dataclasses.replace(found, table=rows.reset_index(drop=True))
+
+
+def test_the_envelope_has_at_every_floor_the_most_useful_setting_that_leaves_it(found):
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        sds, overlaps = rng.choice(np.linspace(0.1, 0.5, 5), 6), rng.choice([0.8, 0.9, 0.95], 6)
+        passed = rng.uniform(size=6) < 0.7
+        made = of_rows(found, sds, overlaps, passed)
+        for floor in (0.05, 0.2, 0.45, 0.6):
+            line = made.envelope(floor)
+            good = passed & (sds >= floor)
+            assert line.empty == (not good.any())
+            assert line["passed"].all()
+            assert line["sd_all"].is_monotonic_decreasing
+            assert line["overlap"].is_monotonic_increasing
+            for least in sds[good]:
+                there = line[line["sd_all"] >= least]["overlap"].max()
+                assert there == overlaps[good & (sds >= least)].max()
+            if good.any():
+                assert line["overlap"].iloc[-1] == overlaps[good].max()
+
+
+def test_a_setting_whose_fit_failed_is_not_on_the_envelope(found):
+    made = of_rows(found, [0.5, 0.3, 0.2], [0.99, 0.9, 0.95], [False, True, True])
+    assert made.envelope()["sd_all"].tolist() == [0.3, 0.2]
+    assert made.envelope(0.25)["sd_all"].tolist() == [0.3]
+    assert made.envelope(0.4).empty
+    assert "Crosses" in made.plot("sd_all").labels.caption
+    assert made.plot("sd_all").labels.caption.count("L = ") == 2
+
+
+def test_the_screen_neither_stars_nor_advises_a_setting_whose_fit_failed(found):
+    made = of_rows(found, [0.5, 0.3, 0.2], [0.99, 0.9, 0.95], [False, True, True])
+    named = made.table.assign(setting=["A", "B", "C"], sd_at_risk_known=made.table["sd_all"])
+    made = dataclasses.replace(made, table=named)
+    for floor, least in ((None, None), ("0.1", 0.1), ("0.4", 0.4)):
+        lines = [line.text for line in comparison_screen(made, floor, least)]
+        below = lines.index("Fit failed, so not to be trusted:")
+        [place] = [i for i, line in enumerate(lines) if line.startswith("A ")]
+        assert place > below
+        assert not lines[place].startswith("A *")
+        advice = " ".join(lines).partition("The least damaging of those")[2]
+        assert ": A (L" not in advice
+        assert any(line.startswith("B *") for line in lines) is (floor != "0.4")
+
+
+def test_the_picture_shows_every_row_the_floor_and_the_least_damaging_that_leave_it(found):
     plot = plot_frontier(found, floor=0.1)
     assert len(plot.data) == len(found.table)
     assert set(plot.data["L"]) == {"L = 3", "L = 8"}
-    assert len(plot.layers) == len(found.plot().layers) + 1
+    line = found.envelope(0.1)
+    assert 0 < len(line) < len(found.table)
+    assert plot.data["keeps"].sum() == len(found.leaving(0.1))
+    layers = [layer.geom.data for layer in plot.layers]
+    drawn = [data for data in layers if isinstance(data, pd.DataFrame)]
+    [ring] = [data for data in drawn if len(data) == 1 and "number" in data.columns]
+    assert ring["setting"].tolist() == line["setting"].tail(1).tolist()
+    [path] = [data for data in drawn if list(data.columns) == ["overlap", "sd_all"]]
+    assert path["sd_all"].tolist() == [*line["sd_all"], 0.1]
+    assert path["overlap"].tolist() == [*line["overlap"], line["overlap"].iloc[-1]]
+    for setting in line["setting"]:
+        assert setting in plot.labels.caption
+    nobody = plot_frontier(found, floor=1e3)
+    # A line about failed fits may follow.
+    assert nobody.labels.caption.startswith("No setting leaves every record the floor (dashed)")
+    nobody.draw()
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -24,11 +24,11 @@ from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.counts.fit import fit_counts
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.release.reading import read_release
-from dsstan.risk.attacker import attack
 from dsstan.risk.identification import identification
-from dsstan.risk.intruders import weak_attack
+from dsstan.risk.intruder.attacker import attack
+from dsstan.risk.intruder.weaker import weak_attack
 from dsstan.risk.joint_disclosure import joint_disclosure
-from dsstan.table.formula import build_design, parse
+from dsstan.table.formulas.formula import build_design, parse
 
 COORDS = ("east", "north")
 AREA, PRICE = "log(area) ~ x", "log(price) ~ scale(log(area))"
@@ -160,7 +160,9 @@ def test_one_seed_gives_two_columns_noise_of_their_own(fits):
 def test_a_third_step_sees_every_synthetic_column_before_it(table, chain):
     problem = prepared(table, "log(tax) ~ log(price) + log(area)")
     fit = fitted(problem, 9)
-    options = {"copies": 20, "seed": 1, "rounding": "none", "progress": False}
+    # The verdict of so short a fit hangs on the machine's rounding, and is no matter here.
+    options = {"copies": 20, "seed": 1, "rounding": "none", "accept_failed": True}
+    options |= {"progress": False}
     alone, last = ds.synthesise(fit, **options), ds.synthesise(fit, given=chain, **options)
     copy = last.given[0].values[4], last.given[1].values[4]
     beta = fit.draws["beta"][tuple(last.draw_index[4])]
@@ -187,7 +189,7 @@ def test_weights_of_every_step_are_withheld_and_types_tell_nothing(table, tmp_pa
     table = table.assign(area=table["area"].astype(float), mine=lonely, others=lonely[::-1])
     fits = []
     for formula, column in ((AREA, "mine"), (PRICE, "others")):
-        problem = prepared(table, formula)
+        problem = ds.prepare(table, formula, coords=COORDS, publish=["tax"])
         weights = ds.own_weights(problem, column)
         fits.append(ds.fit(problem, weights=weights, phi=3.0, seed=1, **SHORT))
     first = ds.synthesise(fits[0], 3, seed=3, accept_failed=True, progress=False)
@@ -353,6 +355,7 @@ coords = ["east", "north"]
 out = "release"
 copies = 6
 engine = "embedded"
+publish = ["tax"]
 seed = 1329227995784915872903807060280344576
 adapt_delta = 0.99
 

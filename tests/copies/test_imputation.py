@@ -21,7 +21,7 @@ from dsstan.covariance.latent import LatentModel
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.reading import read_release
-from dsstan.risk.attacker import attack
+from dsstan.risk.intruder.attacker import attack
 
 FORMULA, COORDS = "log(value) ~ x", ("east", "north")
 FALSE_ALARM = 1e-5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from dataclasses import fields
 
 import numpy as np
@@ -15,9 +16,12 @@ from dsstan.cli.commands.compare import Grid
 from dsstan.cli.commands.synthesise import synthesise
 from dsstan.cli.job import job_keys
 from dsstan.cli.options import built, signature_of
-from dsstan.copies.options import ReleaseOptions, options_of
+from dsstan.copies.options import ReleaseKeywords, ReleaseOptions, StrataKeywords, options_of
+from dsstan.copies.published import public_columns
+from dsstan.copies.strata import fit_strata
 from dsstan.core.errors import InputError
 from dsstan.models.priors import Priors
+from dsstan.models.weights import neighbour_distances
 
 FIELDS = {one.name: one.default for one in fields(ReleaseOptions)}
 
@@ -37,6 +41,12 @@ def test_protect_takes_the_options_as_keywords_with_their_defaults():
     assert list(found)[:2] == ["table", "formula"]
     assert {name: p.default for name, p in list(found.items())[2:]} == FIELDS
     assert KEYWORDS.items() <= FIELDS.items()
+
+
+def test_what_type_checkers_and_editors_see_of_the_options_is_what_there_is():
+    assert typing.get_type_hints(ReleaseKeywords) == typing.get_type_hints(ReleaseOptions)
+    own = set(inspect.signature(fit_strata).parameters) | {"name", "resume"}
+    assert set(typing.get_type_hints(StrataKeywords)) == set(FIELDS) - own
 
 
 def test_an_option_that_there_is_not_is_a_type_error():
@@ -122,3 +132,92 @@ def test_a_comparison_fits_with_what_is_asked_for_and_no_more(inside, tmp_path, 
     }
     assert set(seen) == of_the_grid | of_a_fit | {"folder", "workers"}
     assert (seen["gammas"], seen["copies"], seen["chains"]) == ([3.0], (20,), 4)
+
+
+WEIGHTED = {"coords": ("east", "north"), "seed": 1, "engine": "direct", "accept_failed": True}
+
+
+def weighted(n=40):
+    """A table with weights, of which every fourth is not 0."""
+    table = small_table(n, seed=9, shared=8)
+    return table.assign(risk=np.where(np.arange(n) % 4 == 0, 1.0, 0.0))
+
+
+def test_weights_of_a_column_take_the_place_of_a_rule_and_stay():
+    table = weighted()
+    release = ds.protect(table, "log(value) ~ x", weights="risk", copies=3, **WEIGHTED)
+    np.testing.assert_array_equal(release.fit.flagged, table["risk"] > 0)
+    assert release.fit.weights.rule == "own"
+    assert "risk" not in public_columns(release)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"threshold": 0.2}, "in place of a rule: leave threshold=0.2 out"),
+        ({"by_site": True}, "in place of a rule: leave by_site=True out"),
+        ({"protection": "auto"}, "leave weights out"),
+        ({"weights": "nobody"}, "no column 'nobody'"),
+        ({"weights": "x"}, r"0.*1|from 0 to 1"),
+        ({"publish": ["risk"]}, "holds the weights, which tell who is protected"),
+        ({"weights": [0.0, 1.0]}, "must be the name of a column"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused_before_any_sampling(change, said):
+    options = {**WEIGHTED, "weights": "risk", "engine": "no engine", **change}
+    with pytest.raises(InputError, match=said):
+        ds.protect(weighted(), "log(value) ~ x", **options)
+
+
+def test_neighbours_of_a_release_may_be_places():
+    table = weighted()
+    rule = {"threshold": 0.25, "neighbour": 2, "by_site": True}
+    release = ds.protect(table, "log(value) ~ x", copies=3, **rule, **WEIGHTED)
+    weights = release.fit.weights
+    assert (weights.neighbour, weights.by_site) == (2, True)
+    nearest = neighbour_distances(release.problem, neighbour=2, by_site=True)
+    np.testing.assert_array_equal(weights.nearest, nearest)
+    assert not np.array_equal(nearest, neighbour_distances(release.problem, neighbour=2))
+
+
+JOB = """table = "homes.csv"
+coords = ["east", "north"]
+out = "out"
+engine = "embedded"
+{above}
+[[steps]]
+formula = "log(value) ~ x"
+{rule}
+"""
+
+
+@pytest.mark.parametrize("steps", [True, False])
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ('weights = "risk"', "the weights of column 'risk'"),
+        ("threshold = 0.25\nneighbour = 2\nby_site = true", "neighbour no. 2 at another place"),
+    ],
+)
+def test_a_job_takes_rules_and_weights(inside, tmp_path, monkeypatch, steps, rule, said):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    weighted().assign(risk=lambda t: t["risk"].map("{:.2f}".format)).to_csv(
+        "homes.csv", index=False
+    )
+    text = JOB.format(above="", rule=rule)
+    (tmp_path / "job.toml").write_text(text if steps else text.replace("[[steps]]", ""))
+    result = inside("run", "job.toml", "--dry-run")
+    assert result.returncode == 0, result.stderr
+    assert steps or said in " ".join(result.stdout.split())
+
+
+def test_the_command_line_takes_weights_and_places(inside, tmp_path):  # noqa: F811
+    weighted().to_csv(tmp_path / "homes.csv", index=False)
+    call = ("synthesise", tmp_path / "homes.csv", "--formula", "log(value) ~ x")
+    call += ("--coords", "east", "north", "--out", tmp_path / "o", "--engine", "embedded")
+    told = inside(*call, "--weights", "risk", "--dry-run")
+    assert "the weights of column 'risk'" in told.stdout
+    assert "flagged            10" in told.stdout or " 10\n" in told.stdout
+    refused = inside(*call, "--weights", "risk", "--by-site", "--dry-run")
+    assert refused.returncode == 2
+    assert "--weights risk is in place of a rule: leave --by-site out" in refused.stderr

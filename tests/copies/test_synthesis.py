@@ -163,11 +163,19 @@ def test_more_copies_than_the_effective_sample_size_are_refused(kept):
         ds.synthesise(kept, kept.n_draws + 1, seed=1)
 
 
+def test_whole_numbers_may_come_as_floats_as_from_r(kept):
+    release = ds.synthesise(kept, 2.0, seed=3.0, workers=1.0, progress=False)
+    assert release.values.tobytes() == ds.synthesise(kept, 2, seed=3).values.tobytes()
+    assert release.table(1.0).equals(release.table(1))
+    with pytest.raises(InputError, match="copies are counted from 0 to 1"):
+        release.table(0.5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
         ({"copies": 0}, "copies"),
-        ({"copies": 2.0}, "copies"),
+        ({"copies": 2.5}, "copies"),
         ({"copies": 2, "effect": "W"}, "effect"),
         ({"copies": 2, "workers": 0}, "workers"),
         ({"copies": 2, "seed": -1}, "seed"),

@@ -68,7 +68,7 @@ def test_a_fully_smoothed_record_has_its_conditional_prior_whatever_its_value(ke
     cov = K - KA @ np.linalg.solve(V, KA.T)
     given = np.linalg.lstsq(cov[np.ix_(others, others)], cov[others, flagged], rcond=None)[0]
     prior = np.linalg.lstsq(K[np.ix_(others, others)], K[others, flagged], rcond=None)[0]
-    site = kept.problem.site
+    site = kept.problem.site_index
     # Coincident records share a weight; compare by site.
     by_site = [np.bincount(site[others], weights=g) for g in (given, prior)]
     np.testing.assert_allclose(by_site[0], by_site[1], atol=1e-6)

@@ -16,8 +16,10 @@ from dsstan.core.chebyshev import (
     log_position_inv,
 )
 from dsstan.core.errors import SurfaceError
+from dsstan.covariance import surface_statistics
 from dsstan.covariance.likelihood_surface import (
     build_surface,
+    exact_statistics,
     node_statistics,
     response_log_density,
     rotate,
@@ -94,6 +96,28 @@ def test_node_statistics_give_the_multivariate_normal_density(protection, r):
     assert ours == pytest.approx(theirs, rel=AFTER_TRIDIAGONAL)
 
 
+@pytest.mark.parametrize("protection", ["none", "paper", "preserving", "cut"])
+@pytest.mark.parametrize("smoothing", ["by record", "by site"])
+def test_records_of_one_site_are_one_row_and_their_contrasts(protection, smoothing):
+    rng = np.random.default_rng(4)
+    site = np.repeat(np.arange(9), [1, 1, 2, 3, 1, 5, 2, 1, 4])
+    places = rng.random((9, 2))[site]
+    d, n = cdist(places, places), site.size
+    a = rng.choice([0.0, 0.4, 1.0], 9 if smoothing == "by site" else n)
+    a = a[site] if smoothing == "by site" else a
+    if protection in ("none", "cut"):
+        a = np.ones(n)
+    X, y = np.column_stack([np.ones(n), rng.normal(size=n)]), rng.normal(size=n)
+    source = exact_statistics(d, X, y, a_diag=a, protection=protection)
+    assert len(source.means) == len(np.unique(np.column_stack([site, a]), axis=0))
+    r = np.array([1e-4, 0.3, 1e4])
+    for phi, found in zip((1.0, 8.0), source.at(np.array([1.0, 8.0]), r), strict=True):
+        m = smoothed_correlation(d, phi, a, protection)
+        np.testing.assert_allclose(
+            found, node_statistics(m, source.rotation.Z, r), rtol=1e-9, atol=1e-7
+        )
+
+
 def test_a_fully_smoothed_record_has_a_zero_row_and_column():
     d, _, _, a = data()
     m = smoothed_correlation(d, 5.0, a, "paper")
@@ -163,6 +187,15 @@ def test_an_impossible_tolerance_is_refused_after_adding_nodes():
             r_bounds=(1e-4, 1e4),
             tolerance=1e-300,
         )
+
+
+def test_nodes_that_are_computed_side_by_side_are_the_same_to_the_last_bit(monkeypatch):
+    d, X, y, a = data()
+    source = exact_statistics(d, X, y, a_diag=a, protection="paper")
+    where = np.geomspace(1.0, 50.0, 7), np.geomspace(1e-3, 1e3, 9)
+    alone = np.stack(list(source.at(*where)))
+    monkeypatch.setattr(surface_statistics, "THREADED", 1)
+    np.testing.assert_array_equal(np.stack(list(source.at(*where))), alone)
 
 
 def test_a_held_decay_needs_one_node_in_phi():

@@ -29,7 +29,7 @@ from dsstan.covariance.likelihood_surface import (
 )
 from dsstan.covariance.vecchia import preconditioner
 from dsstan.covariance.vecchia.exposure import left_out, local_terms
-from dsstan.covariance.vecchia.kernels import conditional_weights
+from dsstan.covariance.vecchia.factor_kernels import conditional_weights
 from dsstan.covariance.vecchia.latent import RESIDUAL, SparseLatentModel
 from dsstan.covariance.vecchia.neighbours import Neighbours, earlier_neighbours, order_places
 from dsstan.covariance.vecchia.preconditioner import NearPrecision
@@ -39,7 +39,7 @@ from dsstan.models.checks.conditions import at_window
 from dsstan.models.posterior import centre_of
 from dsstan.models.predictive import carried_effect
 from dsstan.release.report.records import pictured
-from dsstan.risk.attacker import Attack, attack
+from dsstan.risk.intruder.attacker import Attack, attack
 
 SETTINGS = [
     ("none", 0.0),
@@ -255,7 +255,7 @@ def test_the_log_density_nears_the_exact_one_from_below_with_m():
 
 def test_the_posterior_is_within_a_tenth_of_its_sd_and_nears_the_exact_one_with_m():
     # Means of log phi and of log tau_sq / sigma_sq over four data sets, root mean square.
-    found = np.sqrt(np.mean(shifts(1000, range(4), (5, 15, 40)) ** 2, axis=(0, 2)))
+    found = np.sqrt(np.mean(shifts(600, range(4), (5, 15, 40)) ** 2, axis=(0, 2)))
     assert found[1] < 0.1
     assert found[0] > 2 * found[1] > 3 * found[2]
 
@@ -312,8 +312,10 @@ def test_auto_is_exact_up_to_its_limit_and_then_vecchia():
 
 
 def test_a_fit_with_all_neighbours_is_the_exact_fit(small, fits):
-    free = ds.fit(small, seed=7, progress=False, samples=2000)
-    near = ds.fit(small, seed=8, covariance=Vecchia(89), progress=False, samples=2000)
+    # The range leaves out a second mode, without a spatial effect, which chains rarely find.
+    how = {"priors": ds.Priors(phi_bounds=(2.0, 30.0)), "samples": 2000, "progress": False}
+    free = ds.fit(small, seed=7, **how)
+    near = ds.fit(small, seed=8, covariance=Vecchia(89), **how)
     assert near.covariance == Vecchia(89)
     assert near.program == "surface"
     assert near.verdict.passed
@@ -452,38 +454,41 @@ def test_with_all_records_around_the_terms_are_exact(fits, protection, gamma):
         seed=1,
         progress=False,
     )
-    carried = carried_effect(fit)[0]
     exact = LatentModel(fits[protection, gamma])
-    law = copy_law(exact, P, carried)
-    want = np.einsum("ij,ij->j", law.H, np.linalg.solve(law.Vs, law.H))
-    found = local_terms(fit, [P], carried, surroundings=90)[0]
-    np.testing.assert_allclose(found.information, want, rtol=1e-6, atol=1e-10)
-    np.testing.assert_allclose(found.exposure, np.diag(law.H), rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.score, law.score, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(
-        found.precision[fit.informing], projected_precision(exact, P), rtol=1e-6
-    )
+    weak = dataclasses.replace(P, tau_sq=1e-3 * P.tau_sq, phi=2.0 * P.phi)
+    points = [P, weak, dataclasses.replace(P, sigma_sq=2.0 * P.sigma_sq)]
+    for effect in ("auto", "w", "plug"):
+        carried = carried_effect(fit, effect)[0]
+        for p, found in zip(
+            points, local_terms(fit, points, carried, surroundings=90), strict=True
+        ):
+            law = copy_law(exact, p, carried)
+            want = np.einsum("ij,ij->j", law.H, np.linalg.solve(law.Vs, law.H))
+            np.testing.assert_allclose(found.information, want, rtol=1e-6, atol=1e-10)
+            np.testing.assert_allclose(found.exposure, np.diag(law.H), rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(found.score, law.score, rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(
+                found.precision[fit.informing], projected_precision(exact, p), rtol=1e-6
+            )
 
 
 def test_the_attacker_is_near_the_exact_one():
     problem = problem_of(400, seed=4)
-    short = {"seed": 1, "progress": False}
-    exact = ds.fit(problem, covariance="exact", **short)
-    near = ds.fit(problem, covariance="vecchia", **short)
+    exact = ds.fit(problem, covariance="exact", seed=1, progress=False)
     flags = ds.flag_isolated(exact, distance=0.06)
     assert 3 < flags.n_flagged < 60
+    kept = ds.fit(problem, weights=flags, start=exact, phi=12.7, seed=1, progress=False)
     sds = []
-    for free in (exact, near):
-        kept = ds.fit(problem, weights=flags, start=free, phi=12.7, **short)
-        found = attack(kept, against=free, copies=20, draws=8, progress=False)
-        sds.append(found)
+    for covariance in (EXACT, Vecchia()):  # the same draws, so that no Monte Carlo error is left
+        start = dataclasses.replace(exact, covariance=covariance)
+        found = dataclasses.replace(kept, covariance=covariance, start=start)
+        sds.append(attack(found, against=start, copies=20, draws=8, progress=False))
     assert sds[0].left_out is None
     assert 0 <= sds[1].left_out < 0.05
     for variances in ("fixed", "known"):
         ratio = sds[1].sd(variances=variances) / sds[0].sd(variances=variances)
-        # Eight draws of each fit: their Monte Carlo error, not the surroundings, is what remains.
-        assert abs(np.median(ratio) - 1.0) < 0.05
-        assert np.all(np.abs(np.log(ratio)) < 0.7)
+        assert abs(np.median(ratio) - 1.0) < 0.02
+        assert np.all(np.abs(np.log(ratio)) < 0.2)
     assert "records around each" in str(sds[1])
 
 
@@ -555,7 +560,7 @@ def test_a_release_of_many_records_is_written_and_says_how(tmp_path, small):
     assert '"neighbours": 10' in settings
     page = (folder / "confidential" / "report.html").read_text()
     assert "Vecchia" in page
-    assert "computed from the records nearest to it" in page
+    assert "computed from the 40 records around each, at 20 posterior draws;" in page
     assert "vecchia" not in (folder / "public" / "metadata.json").read_text().lower()
 
 
@@ -579,7 +584,7 @@ def test_memory_stays_far_below_a_matrix_of_all_pairs():
     script = """
         import numpy as np, pandas as pd, resource
         import dsstan as ds
-        from dsstan.risk.attacker import attack
+        from dsstan.risk.intruder.attacker import attack
         n, rng = 20_000, np.random.default_rng(0)
         sites = rng.uniform(size=(n, 2))
         y = np.sin(9 * sites[:, 0]) + rng.standard_normal(n)

@@ -27,7 +27,7 @@ from dsstan.table.rounding import Rounding
 from factory import fit_from
 
 FALSE_ALARM = 1e-5
-QUICK = {"chains": 2, "warmup": 400, "samples": 800, "engine": "embedded", "progress": False}
+QUICK = {"chains": 2, "warmup": 400, "samples": 2000, "engine": "embedded", "progress": False}
 EXACT = 1e-8
 """Quantiles, against SciPy's truncated normal."""
 

@@ -24,10 +24,12 @@ from dsstan.models.checks.conditions import (
     at_bounds,
     few_draws,
     most_flagged,
+    reach_note,
     several_modes,
 )
 from dsstan.models.checks.verdict import Verdict, diagnose
 from dsstan.release.conditions import conditions
+from dsstan.risk.intruder.leave_one_out import leave_one_out
 
 QUICK = {"chains": 2, "warmup": 300, "samples": 500, "engine": "embedded", "progress": False}
 
@@ -91,7 +93,7 @@ def test_chains_in_two_modes_are_told_from_chains_that_wander(tmp_path, monkeypa
     verdict = diagnose(
         {"mu": mu, "sigma_sq": fine, "tau_sq": fine[::-1]},
         drawn.sampler,
-        max_treedepth=10,
+        settings=SamplerSettings(),
         surface_error=0.0,
         phi_bounds=None,
         r_bounds=(1e-4, 1e4),
@@ -122,6 +124,50 @@ def test_a_share_of_a_thousandth_of_either_variance_is_as_good_as_none(ratio, co
     draws = {"sigma_sq": np.ones((4, 100)), "tau_sq": np.full((4, 100), ratio)}
     failed = {c.condition for c in at_bounds(draws, None, (1e-4, 1e4)) if c.severity == "failure"}
     assert failed == ({condition} if condition else set())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "stated", "severity"),
+    [
+        (0.04, 0.0, False, "ok"),
+        (0.12, 0.0, False, "ok"),
+        (0.12, 0.0, True, "warning"),
+        (0.03, 0.03, True, "warning"),
+        (0.0, 0.12, False, "warning"),
+        (0.6, 0.0, False, "failure"),
+        (0.0, 0.6, False, "failure"),
+    ],
+)
+def test_the_low_end_of_the_default_range_warns_of_nothing(low, high, stated, severity):
+    """It fails where most draws are there; a range that was stated warns at both ends."""
+    phi = np.ones(1000)
+    phi[: round(1000 * low)] = 0.1
+    phi[1000 - round(1000 * high) :] = 10.0
+    phi = phi.reshape(4, 250)
+    [check] = at_bounds({"phi": phi}, (0.1, 10.0), None, phi_stated=stated)
+    assert check.severity == severity
+    noted = reach_note(phi, (0.1, 10.0))
+    assert (noted is not None) is (0.05 < low <= 0.5)
+    assert noted is None or f"{100 * low:.0f}% of the draws" in noted
+
+
+FARTHER = 0.05
+"""By how much the low end of the default range may move what is left without a release: what counts
+as a material rise of a risk. Monte Carlo errors are below 1%."""
+
+
+def test_the_low_end_of_the_default_range_decides_little():
+    """Baltimore leans on it; a range that begins ten times lower leaves an intruder the same."""
+    homes = ds.load_baltimore()
+    problem = ds.prepare(homes, "log(price) ~ scale(log(squarefeet))", coords=("x", "y"))
+    usual = ds.fit(problem, seed=1, progress=False)
+    assert named(usual, "warning") == set()
+    assert any("reaches across the whole table" in note for note in usual.notes)
+    low, high = usual.priors.phi_bounds
+    wider = ds.Priors(phi_bounds=(low / 10, high))
+    farther = ds.fit(problem, seed=2, progress=False, priors=wider)
+    ratio = leave_one_out(farther).sd / leave_one_out(usual).sd
+    assert np.max(np.abs(np.log(ratio))) < FARTHER
 
 
 @pytest.mark.parametrize(
@@ -171,14 +217,14 @@ def test_half_of_the_records_may_be_flagged(flagged, chosen, severity):
     [(20, 20.5, "ok"), (21, 20.5, "failure"), (1, float("nan"), "failure")],
 )
 def test_copies_may_be_as_many_as_independent_draws(copies, ess, severity):
-    assert few_draws(copies, ess).severity == severity
+    assert few_draws(copies, ess, SamplerSettings()).severity == severity
 
 
 # Told in the release and by the exit code
 
 
 def test_an_accepted_failure_stands_in_the_summary_by_name(small, tmp_path):
-    fit = ds.fit(small, seed=1, **{**QUICK, "warmup": 50, "samples": 40})
+    fit = ds.fit(small, seed=1, **{**QUICK, "warmup": 50, "samples": 40, "program": "natural"})
     release = ds.synthesise(fit, 60, seed=1, accept_failed=True, accept_few_draws=True)
     target = release.write(tmp_path / "out")
     content = json.loads((target / "confidential" / "summary.json").read_text())
@@ -220,7 +266,7 @@ def test_the_command_ends_with_three_and_names_the_condition(inside, tmp_path, c
 def test_a_surface_that_can_not_be_interpolated_ends_with_three(inside, monkeypatch, tmp_path):  # noqa: F811
     """With the tolerance at a value that no interpolation of doubles meets."""
     strict = functools.partial(interpolate, tolerance=1e-18)
-    monkeypatch.setattr("dsstan.models.fit_surface.interpolate", strict)
+    monkeypatch.setattr("dsstan.models.fit.interpolate", strict)
     small_table(20).to_csv(tmp_path / "in.csv", index=False)
     result = inside("synthesise", tmp_path / "in.csv", *MODEL, *SAMPLER, "--out", tmp_path / "out")
     assert result.returncode == 3, result.stderr

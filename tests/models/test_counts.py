@@ -261,7 +261,7 @@ def test_a_constant_exposure_moves_the_intercept(problem):
 def test_the_effect_of_a_flagged_record_is_a_draw_given_the_others(kept):
     """Standardised by its conditional prior it is a normal score, whatever its own count."""
     problem = kept.problem
-    own = problem.site[-1]
+    own = problem.site_index[-1]
     others = np.delete(np.arange(problem.n_sites), own)
     R = np.exp(-kept.phi_held * cdist(problem.unique_sites, problem.unique_sites))
     weight = np.linalg.solve(R[np.ix_(others, others)], R[others, own])
@@ -279,7 +279,7 @@ def test_the_effect_of_a_flagged_record_is_a_draw_given_the_others(kept):
 def test_copies_have_the_exact_moments_of_the_predictive_law(kept, effect):
     """Given their posterior draws, counts have mean exp(eta) and the Poisson's variance."""
     law, problem = kept.predictive(effect), kept.problem
-    w = kept.draws["w"][1, 7][problem.site].copy()
+    w = kept.draws["w"][1, 7][problem.site_index].copy()
     if effect == "plug":
         w[-1] = 0.0
     eta = np.log(problem.table["years"]) + problem.X @ kept.draws["beta"][1, 7] + w

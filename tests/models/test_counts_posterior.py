@@ -61,7 +61,7 @@ def draws_of(name: str) -> dict[str, np.ndarray]:
     own, fit = inputs("counts"), fitted(name)
     draws = {key: d for key, d in fit.scalars.items() if key != "phi" or fit.phi_held is None}
     for record in own["watched"]:
-        draws[f"w_{record}"] = fit.draws["w"][:, :, fit.problem.site[record]]
+        draws[f"w_{record}"] = fit.draws["w"][:, :, fit.problem.site_index[record]]
     law, rng = fit.predictive("w"), np.random.default_rng(3)
     draws["copy"] = np.array(
         [
@@ -238,9 +238,9 @@ def replicate(outcome: str, seed: int) -> dict[str, int]:
     ranks = {
         name: int(np.sum(d[chain, iteration] < truth[name])) for name, d in fit.scalars.items()
     }
-    ranks["w"] = int(np.sum(fit.draws["w"][chain, iteration, 9] < w[problem.site == 9][0]))
+    ranks["w"] = int(np.sum(fit.draws["w"][chain, iteration, 9] < w[problem.site_index == 9][0]))
     here = fit.draws["beta"][chain, iteration] @ problem.X.T
-    here = here + fit.draws["w"][chain, iteration][:, problem.site]
+    here = here + fit.draws["w"][chain, iteration][:, problem.site_index]
     sizes = fit.draws["size"][chain, iteration] if law.dispersed else np.full(THINNED, size)
     own = law.log_likelihood(y, eta, np.log(size))
     each = [law.log_likelihood(y, e, np.log(k)) for e, k in zip(here, sizes, strict=True)]

@@ -75,7 +75,7 @@ def test_a_group_of_one_record_passes_and_the_note_says_what_it_can_tell(lone):
     assert float(np.mean(lone.draws["phi"] > 0)) == 1.0
     (note,) = [n for n in lone.notes if "group 2" in n]
     assert "the 1 informing records" in note
-    assert "tell 1 of 2 coefficients" in note
+    assert "determine 1 of 2 coefficients" in note
     # One record: its nugget stays near its half-normal prior, whose sd is 0.6 of its scale.
     tau = np.sqrt(lone.draws["tau_sq"][..., 2])
     assert tau.std() > 0.4 * lone.priors.tau[0]

@@ -46,7 +46,7 @@ CASES = {
         "weights": MIXED,
         "hold_phi": False,
     },
-    "cut": {"protection": "cut"},
+    "cut": {"protection": "cut", "phi": 4.0},
     "cut, inverse gamma, phi free": {
         "protection": "cut",
         "hold_phi": False,

@@ -60,7 +60,7 @@ def test_neighbour_distances_match_a_full_sort_by_record_and_by_site(small, k):
     np.testing.assert_allclose(neighbour_distances(small, neighbour=k), d[:, k], atol=1e-15)
     u = np.sort(cdist(small.unique_sites, small.unique_sites), axis=1)
     by_site = neighbour_distances(small, neighbour=k, by_site=True)
-    np.testing.assert_allclose(by_site, u[:, k][small.site], atol=1e-15)
+    np.testing.assert_allclose(by_site, u[:, k][small.site_index], atol=1e-15)
     if k == 1:
         assert by_site.min() > 0
         assert neighbour_distances(small).min() == 0

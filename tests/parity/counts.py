@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
 from dsstan.covariance.correlation import CORRELATIONS, correlation
-from dsstan.engines import SamplerSettings, get_engine
+from dsstan.engines import STAN_ENGINES, SamplerSettings
 from dsstan.engines.programs import Program
 from dsstan.models.counts.outcomes import OUTCOMES
 from dsstan.models.counts.priors import CountPriors
@@ -100,7 +100,7 @@ def program(outcome: str, kind: str, i: int, engine: str = "embedded") -> Floats
     if task.law.dispersed:
         point["size"] = own["size"][i]
         extra += _bounded(point["size"], data["size_lower"], data["size_upper"])
-    got = get_engine(engine).log_density(Program(task.law.program), data, [point])
+    got = STAN_ENGINES[engine]().log_density(Program(task.law.program), data, [point])
     return np.asarray(got - extra)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
+from whitened import even, whitened
 
 from dsstan.covariance.base import Parameters
 from dsstan.covariance.likelihood_surface import (
@@ -133,9 +134,17 @@ def log_density(
     extra
         Further parameters, the same at every point, without constraints.
     """
-    given = []
+    given: list[dict[str, Any]] = []
     jacobian = []
+    if program == "surface":
+        data = even(data)
     for p in points:
+        if program == "surface":
+            natural = {"beta": p.beta, "sigma_sq": p.sigma_sq, "tau_sq": p.tau_sq}
+            z, log_jacobian = whitened(data, natural | ({} if free is None else {"phi": p.phi}))
+            given.append({"whitened": z})
+            jacobian.append(log_jacobian)
+            continue
         point: dict[str, Any] = {
             "beta": p.beta,
             "sigma_sq": p.sigma_sq,
@@ -147,8 +156,6 @@ def log_density(
         if free is not None:
             point[free] = [p.phi] if free == "phi_free" else p.phi
             log_jacobian += _logit_jacobian(p.phi, priors.phi_bounds)
-        elif program == "surface":
-            point["phi_free"] = []
         given.append(point)
         jacobian.append(log_jacobian)
     got = EmbeddedEngine().log_density(Program(program), data, given)
@@ -257,7 +264,7 @@ def hierarchical(c: Case, w: Floats, gamma: float | None = None) -> Floats:
         **priors.stan_data(),
         "n_sites": c.problem.n_sites,
         "coords": c.problem.unique_sites,
-        "site": c.problem.site + 1,
+        "site": c.problem.site_index + 1,
     }
     if gamma is None:
         data |= _phi_range(c)

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dsstan.engines import SamplerSettings
 from dsstan.models.checks.diagnostics import ess, rhat
 from dsstan.models.checks.verdict import diagnose
 from factory import fit_from
@@ -49,7 +50,7 @@ def bfmi() -> float:
     verdict = diagnose(
         {"sigma_sq": draws, "tau_sq": draws},
         sampler,
-        max_treedepth=10,
+        settings=SamplerSettings(),
         surface_error=0.0,
         phi_bounds=None,
         r_bounds=(1e-4, 1e4),

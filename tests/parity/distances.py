@@ -32,7 +32,7 @@ def _of_case(name: str) -> dict[str, Callable[[], ArrayLike]]:
     out: dict[str, Callable[[], ArrayLike]] = {
         f"largest/{name}": lambda: p.d_max,
         f"decay/{name}": lambda: Priors().resolve(p.y, p.X, p.d_max).phi_bounds,
-        f"site/{name}": lambda: p.site + 1,
+        f"site/{name}": lambda: p.site_index + 1,
         f"shared/{name}": lambda: p.n_coincident,
     }
     if name != "hand":

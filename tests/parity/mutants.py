@@ -41,7 +41,7 @@ MUTATIONS = (
     ),
     Mutation(
         "correlation 1% off in the surface",
-        "dsstan/covariance/likelihood_surface.py",
+        "dsstan/covariance/surface_statistics.py",
         "m = correlation(d, phi, cov_model)",
         "m = correlation(d, 1.01 * phi, cov_model)",
         "node_statistics and hand",
@@ -69,7 +69,7 @@ MUTATIONS = (
     ),
     Mutation(
         "nugget 1% off in the surface",
-        "dsstan/covariance/likelihood_surface.py",
+        "dsstan/covariance/surface_statistics.py",
         "lapack.dpttrf(diagonal + ratio, off)",
         "lapack.dpttrf(diagonal + 1.01 * ratio, off)",
         "node_statistics and hand",
@@ -104,7 +104,7 @@ MUTATIONS = (
     ),
     Mutation(
         "no constant in the log density",
-        "dsstan/covariance/likelihood_surface.py",
+        "dsstan/covariance/surface_statistics.py",
         "(_LOG_PI_2 + np.log(sigma_sq))",
         "np.log(sigma_sq)",
         "node_statistics and hand",
@@ -132,7 +132,7 @@ MUTATIONS = (
     ),
     Mutation(
         "preserving without I - A^2 in the surface",
-        "dsstan/covariance/likelihood_surface.py",
+        "dsstan/covariance/surface_statistics.py",
         "m[np.diag_indices_from(m)] += removed_variance(a_diag, protection)",
         "pass",
         "node_statistics and hand and preserving",
@@ -231,8 +231,8 @@ MUTATIONS = (
     Mutation(
         "copies without the nugget",
         "dsstan/models/predictive.py",
-        "noise = np.sqrt(p.tau_sq) *",
-        "noise = 0.0 * np.sqrt(p.tau_sq) *",
+        "variance = p.tau_sq if self.added is None",
+        "variance = 0.0 * p.tau_sq if self.added is None",
         "drawn_copies",
     ),
     Mutation(

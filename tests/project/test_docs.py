@@ -14,7 +14,7 @@ import jupytext
 import pytest
 from test_report_browser import WIDTHS, browser, show  # noqa: F401
 
-from conftest import NIGHTLY, ROOT, tidy_environment
+from conftest import NIGHTLY, ROOT, leave_out, tidy_environment
 
 DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
@@ -125,7 +125,11 @@ def page_params() -> list[object]:
 def test_the_commands_and_the_r_code_of_a_page_run_in_order(page, tmp_path, request):
     found = blocks(page)
     if "r" in {kind for kind, _ in found}:
-        request.getfixturevalue("rscript")
+        rscript = request.getfixturevalue("rscript")
+        if any("library(reticulate)" in text for kind, text in found if kind == "r"):
+            there = [rscript, "-e", "stopifnot(requireNamespace('reticulate'))"]
+            if subprocess.run(there, capture_output=True, check=False).returncode:
+                leave_out("reticulate is missing; apt-get install r-cran-reticulate")
     r_code: list[str] = []
     for kind, text in found:
         if kind == "r":

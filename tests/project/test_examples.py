@@ -195,7 +195,7 @@ def test_the_analyst_of_the_baltimore_example_gets_the_steward_s_estimates(print
     text = printed("06_baltimore.py")
     apart = re.search(r"steward's and analyst's estimates differ by (\S+)", text)
     assert float(apart[1]) < ROUNDING
-    assert "public/ drwxr-xr-x" in text
+    assert "public/ drwx------" in text  # until it is published
     assert "confidential/ drwx------" in text
 
 

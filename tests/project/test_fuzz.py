@@ -38,7 +38,7 @@ from dsstan.models.result import Fit
 from dsstan.release.metadata import check_metadata
 from dsstan.release.reading import read_release, read_table
 from dsstan.table.cells import quote, unquote
-from dsstan.table.formula import parse
+from dsstan.table.formulas.formula import parse
 from factory import fit_from
 
 TIMES = 10 if NIGHTLY else 1
@@ -233,7 +233,8 @@ def test_a_release_is_read_back_as_it_was_written(tmp_path_factory, table, text,
         table.index = pd.Index([f"={i}" for i in range(len(table))], name="label")
     elif labels == "two":
         table.index = pd.MultiIndex.from_product([["a"], range(len(table))], names=["p", "q"])
-    problem = or_error(ds.prepare, table, "value ~ 1", coords=("east", "north"))
+    where = {"coords": ("east", "north"), "publish": list(table.columns)}
+    problem = or_error(ds.prepare, table, "value ~ 1", **where)
     if problem is None:
         return
     release = or_error(ds.synthesise, fit_of(problem, 3), 2, seed=1, accept_few_draws=True)
@@ -265,7 +266,7 @@ def public(tmp_path_factory):
             "kind": list("abcdabcd"),
         }
     )
-    problem = ds.prepare(table, "value ~ 1", coords=("east", "north"))
+    problem = ds.prepare(table, "value ~ 1", coords=("east", "north"), publish=["kind"])
     release = ds.synthesise(fit_of(problem, 3), 3, seed=1, accept_few_draws=True)
     folder = tmp_path_factory.mktemp("public")
     return {

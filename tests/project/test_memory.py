@@ -20,8 +20,9 @@ CALLS = 200
 WITHIN = 0.20
 """The peak may differ from the stated one by as much."""
 
-MOST_LEAK = 200_000
-"""Bytes that may stay after 200 calls; one copy's matrices of 60 records are 29 kB each."""
+MOST_LEAK = 100_000
+"""Bytes that may stay after 200 calls; one copy's matrices of 60 records are 29 kB each. Free
+lists come and go by some 40 kB."""
 
 resident = pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="reads the resident size in /proc"
@@ -39,8 +40,8 @@ def test_two_hundred_syntheses_leak_no_memory(kept):
             ds.synthesise(kept, 2, seed=seed)
         gc.collect()
 
-    run(20)  # caches and pools have their size
     tracemalloc.start()
+    run(100)  # caches, pools and the free lists of pandas, as they are counted, have their size
     before, resident_before = tracemalloc.get_traced_memory()[0], pages()
     run(CALLS)
     after, resident_after = tracemalloc.get_traced_memory()[0], pages()

@@ -18,9 +18,8 @@ def test_every_name_of_an_old_module_is_found_with_a_warning(old):
     for place in MOVED[old].split():
         new = importlib.import_module(f"dsstan.{place}")
         public = [name for name in vars(new) if not name.startswith("_")]
-        name = next(
-            n for n in public if getattr(vars(new)[n], "__module__", "").startswith(new.__name__)
-        )
+        homes = {n: f"{getattr(vars(new)[n], '__module__', '')}." for n in public}
+        name = next(n for n, home in homes.items() if home.startswith(f"{new.__name__}."))
         with pytest.warns(DeprecationWarning, match=f"now in dsstan.{place}"):
             assert getattr(stand_in, name) is getattr(new, name)
 
@@ -46,6 +45,12 @@ def test_an_old_module_is_an_attribute_of_the_package():
         assert ds.errors.DsstanError is importlib.import_module("dsstan.core.errors").DsstanError
     with pytest.raises(AttributeError, match="no_such_module"):
         _ = ds.no_such_module
+
+
+def test_an_old_name_of_what_has_another_now_is_found():
+    with pytest.warns(DeprecationWarning, match=r"is now ranks_like_response in dsstan\.table"):
+        from dsstan.order import gives_away
+    assert gives_away is importlib.import_module("dsstan.table.order_leaks").ranks_like_response
 
 
 def test_a_name_that_never_was_is_not_found():

@@ -91,8 +91,9 @@ def test_every_protection_lowers_the_share_and_only_cut_stops_the_whole_release(
     printed, san_francisco
 ):
     out = printed("05_what_the_measure_misses.py")
-    rows = {p: _row(out, p) for p in ("none", "paper", "preserving", "cut", "plug")}
-    share, known, fixed, others = ({p: row[k] for p, row in rows.items()} for k in (0, 1, 2, 3))
+    rows = {p: _row(out, p, 0) for p in ("none", "paper", "preserving", "cut", "plug")}
+    # Share, exact, known, fixed, of others.
+    share, _, known, fixed, others = ({p: row[k] for p, row in rows.items()} for k in range(5))
     assert all(share[p] < share["none"] for p in rows if p != "none")
     assert known["none"] < known["paper"] < known["preserving"] < known["cut"]
     assert fixed["plug"] < fixed["paper"] < fixed["preserving"]
@@ -205,11 +206,11 @@ def _line(text: str, start: str) -> str:
     return lines[-1]
 
 
-def _row(text: str, name: str) -> list[float]:
-    """The leading numbers of a table's row."""
+def _row(text: str, name: str, which: int = -1) -> list[float]:
+    """The leading numbers of a table's row, of several tables of the last."""
     row = re.findall(rf"^ *{re.escape(name)} +((?:-?\d+\.\d+ +){{2,}}-?\d+\S*)", text, re.MULTILINE)
     assert row, f"no row of a table is called {name!r}"
-    return [float(v) for v in row[-1].split()]
+    return [float(v) for v in row[which].split()]
 
 
 def _table_row(text: str, gamma: str) -> dict[str, float | str]:

@@ -11,6 +11,8 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dsstan as ds
@@ -56,6 +58,23 @@ def test_a_table_that_needs_a_guess_is_refused(tmp_path, content, said):
     path.write_text(content)
     with pytest.raises(InputError, match=said):
         read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "flats.gpkg",
+            r'protect\(geopandas.read_file\("flats.gpkg"\), \.\.\.\), which takes coord',
+        ),
+        ("flats.xlsx", r"pandas.read_excel"),
+        ("flats.dta", r"pandas.read_stata"),
+        ("flats.doc", r"neither .csv nor .parquet nor .tsv$"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_with_how_its_table_comes_in(tmp_path, name, said):
+    with pytest.raises(InputError, match=said):
+        read_table(tmp_path / name)
 
 
 def test_a_file_without_a_header_is_refused_and_its_first_record_is_not_shown(tmp_path):
@@ -121,7 +140,8 @@ def releases(tmp_path_factory, small):
     table["when"] = pd.date_range("2020-02-28", periods=30)
     table["gaps"] = pd.array([1, None, 3] * 10, dtype="Int64")
     table.index = pd.Index([f"=i{i}" for i in range(30)], name="id")
-    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"))
+    named = ["note", "kind", "when", "gaps"]
+    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"), publish=named)
     release = ds.synthesise(ds.fit(problem, seed=1, **QUICK), 3, seed=2, accept_failed=True)
     folder = tmp_path_factory.mktemp("releases")
     written = {
@@ -222,6 +242,20 @@ def test_a_damaged_release_is_refused_by_the_name_of_its_file(public, damage, sa
         read_release(public)
 
 
+def test_the_rows_of_a_parquet_copy_are_counted_before_it_is_read(releases, tmp_path, monkeypatch):
+    """A small file may unpack to any size."""
+    public = Path(shutil.copytree(releases[1]["parquet"] / "public", tmp_path / "public"))
+    many = pa.table({"value": np.zeros(1_000_000)})
+    path = public / "copy_001.parquet"
+    with pq.ParquetWriter(path, many.schema) as writer:
+        for _ in range(50):
+            writer.write_table(many)
+    assert path.stat().st_size < 1_000_000
+    monkeypatch.setattr("dsstan.release.reading._read_parquet", pytest.fail)
+    with pytest.raises(ReleaseError, match="another number of records"):
+        read_release(public)
+
+
 def test_copies_that_differ_in_what_is_not_synthetic_are_refused(public):
     path = public / "copy_002.csv"
     path.write_text(path.read_text().replace("plain", "other", 1))
@@ -266,7 +300,7 @@ def test_what_begins_like_a_formula_is_told_from_what_does_not(text, runs):
 
 def with_table(kept, table):
     """Copies of a fit, as if its table had been another with the same responses."""
-    problem = dataclasses.replace(kept.problem, table=table)
+    problem = dataclasses.replace(kept.problem, table=table, publish=tuple(table.columns))
     start = dataclasses.replace(kept.start, problem=problem)
     fit = dataclasses.replace(kept, problem=problem, start=start)
     return dataclasses.replace(ds.synthesise(kept, 3, seed=1), fit=fit)

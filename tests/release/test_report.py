@@ -20,7 +20,8 @@ from dsstan.models.checks.verdict import Verdict
 from dsstan.release.public import metadata
 from dsstan.release.report import factsheet, write_report
 from dsstan.release.report.words import figure, percent
-from dsstan.release.write import can_assess
+from dsstan.risk.assessment import assess, measured, why_no_intruder
+from dsstan.risk.placing import half_width, placed_within
 
 pytestmark = pytest.mark.filterwarnings("ignore:two copies")
 
@@ -60,7 +61,7 @@ class Page(HTMLParser):
 
 def report(release, folder, **options):
     """The report of a release, as text."""
-    risks = ds.assess(release, **options) if can_assess(release) else ds.disclosure(release)
+    risks = measured(release) if why_no_intruder(release) else assess(release, **options)
     kept = ds.utility(release) if release.copies > 1 else None
     return write_report(release, risks, kept, folder / "report.html").read_text(encoding="utf-8")
 
@@ -101,7 +102,11 @@ def hostile():
     table["<script>alert(1)</script>"] = "<i>"
     table.index = pd.Index([f"<b>{i}</b>&é" for i in range(30)], name="<u>id</u>")
     problem = ds.prepare(
-        table, "log(value) ~ C(kind)", coords=("east", "north"), name="<h1>Zürich & co</h1>"
+        table,
+        "log(value) ~ C(kind)",
+        coords=("east", "north"),
+        name="<h1>Zürich & co</h1>",
+        publish=[HOSTILE, "<script>alert(1)</script>"],
     )
     free = ds.fit(problem, seed=1, **QUICK)
     weights = ds.flag_isolated(free, distance=0.15)
@@ -194,7 +199,7 @@ def test_the_map_tells_of_every_place_and_marks_the_flagged_by_shape(page, relea
     drawn = Page("<svg " + page.text[start : page.text.index("</svg>", start)] + "</svg>")
     places = drawn.of_class("place")
     assert len(places) == problem.n_sites
-    assert len(drawn.of_class("flagged")) == len(np.unique(problem.site[fit.flagged]))
+    assert len(drawn.of_class("flagged")) == len(np.unique(problem.site_index[fit.flagged]))
     told = "\n".join(place["text"] for place in places)
     sd = ds.assess(release).after.sd(variances="known")
     for i in np.flatnonzero(fit.flagged):
@@ -274,13 +279,17 @@ def with_check(release, severity):
 
 @pytest.mark.parametrize(
     ("severity", "head"),
-    [("failure", "Do not publish as it is"), ("warning", "Publish only after reading")],
+    [("failure", "Do not publish as it is"), ("warning", "Publish only with a reason")],
 )
 def test_a_condition_is_told_with_its_measure_and_what_to_do(release, tmp_path, severity, head):
     shown = Page(report(with_check(release, severity), tmp_path))
-    [banner] = shown.of_class("banner")
-    assert severity in banner["class"]
-    assert head in banner["text"]
+    fit, disclosure = shown.of_class("banner")
+    assert severity in fit["class"]
+    assert "FIT: " in fit["text"]
+    assert "DISCLOSURE: NOT JUDGED" in disclosure["text"]
+    assert "No floor was asked for" in disclosure["text"]
+    [answer] = shown.of_class("answer")
+    assert head in answer["text"]
     first = shown.of_class("finding")[0]["text"]
     assert f"{severity.capitalize()}: not-converged (restricted fit)" in first
     assert "rhat of tau_sq 1.30; should be below 1.01" in first
@@ -297,6 +306,22 @@ def test_records_below_the_floor_are_counted_with_what_to_do(page, found):
     assert f"{found.below_floor.size} of 60 records" in told
     assert "What to do:" in told
     assert page.of_class("floor")
+    [disclosure] = [b["text"] for b in page.of_class("banner") if "DISCLOSURE" in b["text"]]
+    assert "DISCLOSURE: MISSED" in disclosure
+    assert f"{found.below_floor.size} of 60 records are below the floor of 0.5" in disclosure
+
+
+def test_the_page_leads_with_how_near_an_intruder_gets_then_the_exact_one(page, found):
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.text))
+    within = half_width(found.release.problem, found.sd)
+    for members in (found.release.fit.flagged, ~found.release.fit.flagged):
+        assert placed_within(within[members].min()) in text
+    order = ["May it be published", "weakest record placed within", "Exact intruder", "Sd left to"]
+    order += ["measure: single copies", "Mean share of a record"]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    for row in found.exact.records.to_dict("records"):
+        assert figure(found.sd[row["position"]]) in text
 
 
 def test_the_record_whose_risk_rose_most_is_named_and_ringed(release, found, tmp_path):
@@ -309,11 +334,12 @@ def test_the_record_whose_risk_rose_most_is_named_and_ringed(release, found, tmp
         found,
         before=dataclasses.replace(before, **sure),
         after=dataclasses.replace(found.after, **sure),
+        exact_before=None,
     )
     assert rose.rose_most == 7
     target = write_report(release, rose, ds.utility(release), tmp_path / "r.html")
     shown = Page(target.read_text(encoding="utf-8"))
-    assert any("rose most at record 7" in f["text"] for f in shown.of_class("finding"))
+    assert any("risk rose most at record 7" in f["text"] for f in shown.of_class("finding"))
     assert len(shown.of_class("ring")) == 2  # on the map and in its key
 
 

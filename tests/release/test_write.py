@@ -22,10 +22,19 @@ import pytest
 
 import dsstan as ds
 from conftest import ROOT, small_table
-from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.errors import (
+    DisclosureError,
+    DsstanDeprecationWarning,
+    InputError,
+    ReleaseError,
+)
+from dsstan.engines import ENGINES
 from dsstan.release import write as module
+from dsstan.release.acceptance import NO_REASON
 from dsstan.release.public import metadata
-from dsstan.release.write import check_target, write_release
+from dsstan.release.whole_folder import check_target
+from dsstan.release.write import write_release
+from dsstan.risk.assessment import assess
 
 # Older pandas reads floats exactly only when asked to, which newer pandas deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'float_precision'")
@@ -98,6 +107,9 @@ def test_the_folder_holds_a_public_and_a_confidential_part_and_nothing_else(fold
     assert names(folder / "confidential") == {
         "summary.json",
         "settings.json",
+        "public.sha256",
+        "ledger.json",
+        "ledger.parquet",
         "draws_unrestricted.parquet",
         "draws_restricted.parquet",
         "flags.csv",
@@ -112,6 +124,9 @@ def test_an_unrestricted_release_has_no_flags_and_one_set_of_draws(free, tmp_pat
     assert names(target / "confidential") == {
         "summary.json",
         "settings.json",
+        "public.sha256",
+        "ledger.json",
+        "ledger.parquet",
         "draws_unrestricted.parquet",
         "risks.csv",
         "copies.csv",
@@ -120,16 +135,17 @@ def test_an_unrestricted_release_has_no_flags_and_one_set_of_draws(free, tmp_pat
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o000])
-def test_only_its_owner_may_enter_the_confidential_part_whatever_the_umask(release, tmp_path, mask):
+def test_only_its_owner_may_enter_either_part_before_it_is_published_whatever_the_umask(
+    release, tmp_path, mask
+):
     before = os.umask(mask)
     try:
         target = release.write(tmp_path / "r")
     finally:
         os.umask(before)
-    assert mode(target / "confidential") == 0o700
-    assert {mode(p) for p in (target / "confidential").iterdir()} == {0o600}
-    assert {mode(target), mode(target / "public")} == {0o755}
-    assert {mode(p) for p in (target / "public").iterdir()} == {0o644}
+    for part in (target / "public", target / "confidential"):
+        assert {mode(target), mode(part)} == {0o700}
+        assert {mode(p) for p in part.iterdir()} == {0o600}
 
 
 def test_file_names_sort_in_the_order_of_the_copies(free, tmp_path):
@@ -163,7 +179,8 @@ def varied():
     """Three copies of the varied table."""
     table = varied_table()
     table.attrs["note"] = "planted attribute"
-    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"))
+    others = [name for name in table.columns if name not in ("value", "x", "east", "north")]
+    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"), publish=others)
     fit = ds.fit(problem, seed=1, **QUICK)
     return ds.synthesise(fit, 3, seed=2, accept_failed=True)
 
@@ -267,6 +284,11 @@ def test_summary_holds_every_key_that_is_promised(content):
         "engine",
         "protection",
         "surface_error",
+        "fit_verdict",
+        "disclosure_verdict",
+        "disclosure_reason",
+        "accepted_below_floor",
+        "placing",
         "verdict",
         "seconds",
         "unrestricted",
@@ -389,6 +411,17 @@ def test_every_kind_of_release_has_a_strict_json_summary_that_meets_its_schema(
         json.loads(path.read_text(), parse_constant=refuse_constant)
     content = json.loads((target / "confidential" / "summary.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(content)
+
+
+def test_the_schema_and_its_page_know_every_engine():
+    schema = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
+    assert set(schema["properties"]["engine"]["enum"]) == {*ENGINES, "dsstan"}
+    [row] = [
+        line
+        for line in (ROOT / "docs" / "summary.md").read_text().splitlines()
+        if line.startswith("| `engine` |")
+    ]
+    assert [name for name in (*ENGINES, "dsstan") if f"`{name}`" not in row] == []
 
 
 def test_a_group_without_records_is_null_in_the_summary(release, tmp_path):
@@ -653,8 +686,9 @@ def test_the_analysts_readme_states_the_rule_and_names_no_number_of_the_data(fol
 
 
 def _released(table, weights, folder, **options):
-    """A release of a small table by own weights, its public folder."""
-    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"))
+    """A release of all of a small table by own weights, its public folder."""
+    all_of_it = [name for name in table.columns if not isinstance(weights, str) or name != weights]
+    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"), publish=all_of_it)
     fit = ds.fit(problem, weights=ds.own_weights(problem, weights), phi=4.0, seed=1, **QUICK)
     release = ds.synthesise(fit, 2, seed=1, accept_failed=True, accept_few_draws=True)
     return release.write(folder, **options) / "public"
@@ -698,6 +732,7 @@ def test_an_index_in_the_order_of_the_response_is_refused(tmp_path):
         _released(table, np.eye(30)[0], tmp_path / "out")
 
 
+@pytest.mark.filterwarnings("ignore:two copies")
 def test_rows_in_another_order_are_published(tmp_path):
     table = small_table(30).sort_values("x", ignore_index=True)
     assert _released(table, np.eye(30)[0], tmp_path / "out").is_dir()
@@ -715,3 +750,62 @@ def test_one_copy_comes_without_a_combining_rule(tmp_path, kept):
     public = ds.synthesise(kept, 1, seed=2).write(tmp_path / "out") / "public"
     assert json.loads((public / "metadata.json").read_text())["combining_rule"] is None
     assert "at least two" in (public / "README.md").read_text()
+
+
+# The floor
+
+
+@pytest.fixture(scope="module")
+def missed(release):
+    """An assessment of the release whose floor no record keeps."""
+    return assess(release, floor=1e6, exact=0, draws=20, progress=False)
+
+
+def test_a_release_below_its_floor_is_written_with_a_reason_that_is_kept(release, missed, tmp_path):
+    folder = write_release(
+        *(release, tmp_path / "r"),
+        assessment=missed,
+        accept_below_floor=True,
+        reason="an older table  is public\nalready",
+        report=False,
+    )
+    secret = folder / "confidential"
+    found = json.loads((secret / "summary.json").read_text())
+    assert found["disclosure_verdict"] == "missed"
+    assert found["accepted_below_floor"] == "an older table is public already"
+    kept = json.loads((secret / "settings.json").read_text())["floor"]
+    assert kept == {
+        "asked": 1e6,
+        "accepted_below": True,
+        "reason": "an older table is public already",
+    }
+    public = "".join(p.read_text() for p in (folder / "public").iterdir())
+    assert "older table" not in public
+
+
+def test_without_a_reason_it_is_accepted_for_one_version_with_a_warning(release, missed, tmp_path):
+    with pytest.warns(DsstanDeprecationWarning, match="next version of dsstan refuses"):
+        folder = write_release(
+            release, tmp_path / "r", assessment=missed, accept_below_floor=True, report=False
+        )
+    found = json.loads((folder / "confidential" / "summary.json").read_text())
+    assert found["accepted_below_floor"] == NO_REASON
+
+
+def test_it_is_refused_where_it_is_not_accepted(release, missed, tmp_path):
+    with pytest.raises(DisclosureError, match="--accept-below-floor --reason"):
+        write_release(release, tmp_path / "r", assessment=missed)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("given", [{"reason": "why"}, {"reason": " ", "accept_below_floor": True}])
+def test_a_reason_that_is_empty_or_for_nothing_is_refused(release, missed, tmp_path, given):
+    with pytest.raises(InputError, match="the reason says why"):
+        write_release(release, tmp_path / "r", assessment=missed, **given)
+
+
+def test_a_floor_that_is_kept_needs_no_reason_and_none_is_noted(release, tmp_path):
+    folder = release.write(tmp_path / "r", floor="0.001%", accept_below_floor=True, report=False)
+    found = json.loads((folder / "confidential" / "summary.json").read_text())
+    assert found["disclosure_verdict"] == "met"
+    assert found["accepted_below_floor"] is None

@@ -20,9 +20,9 @@ from dsstan.covariance.latent import LatentModel
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
 from dsstan.models.weights import own_weights, smoothing
-from dsstan.risk.attacker import Attack, attack
-from dsstan.risk.leave_one_out import leave_one_out_precision, unrestricted_terms
-from dsstan.risk.planned import planned_information
+from dsstan.risk.intruder.attacker import MARGIN, Attack, attack
+from dsstan.risk.intruder.leave_one_out import leave_one_out_precision, unrestricted_terms
+from dsstan.risk.intruder.planned import planned_information
 from mc import FALSE_ALARM, z_limit
 
 P = Parameters(np.array([5.0, 0.7]), 1.6, 0.25, 4.0)
@@ -239,13 +239,13 @@ def test_the_interpolant_is_as_good_at_the_outermost_draws(free):
     for key in (lambda p: p.phi, lambda p: p.tau_sq / p.sigma_sq):
         for p in (min(points, key=key), max(points, key=key)):
             got = surface.at(p)
-            np.testing.assert_allclose(got.precision, projected_precision(model, p), rtol=1e-5)
+            np.testing.assert_allclose(got.precision, projected_precision(model, p), rtol=5e-5)
             law = copy_law(model, p, np.ones(model.y.size))
             information = np.diag(law.H.T @ np.linalg.solve(law.Vs, law.H))
-            np.testing.assert_allclose(got.information, information, rtol=1e-5)
-            np.testing.assert_allclose(got.exposure, np.diag(law.H), rtol=1e-5)
+            np.testing.assert_allclose(got.information, information, rtol=5e-5)
+            np.testing.assert_allclose(got.exposure, np.diag(law.H), rtol=5e-5)
             size = np.sqrt(got.precision.max())
-            np.testing.assert_allclose(got.score, law.score, rtol=1e-5, atol=1e-5 * size)
+            np.testing.assert_allclose(got.score, law.score, rtol=5e-5, atol=5e-5 * size)
 
 
 def test_unrestricted_terms_are_those_of_the_dense_formulas_over_the_same_draws(free):
@@ -260,7 +260,8 @@ def test_unrestricted_terms_are_those_of_the_dense_formulas_over_the_same_draws(
     np.testing.assert_allclose(found.by_draw[0], one, rtol=1e-4)
     got = np.mean(found.by_draw[1] - found.by_draw[0], axis=0)
     np.testing.assert_allclose(got, leak, rtol=5e-5, atol=5e-5 * leak.max())
-    np.testing.assert_allclose(found.exposure, np.mean([np.diag(w.H) for w in laws], axis=0))
+    exposure = np.mean([np.diag(w.H) for w in laws], axis=0)
+    np.testing.assert_allclose(found.exposure, exposure, rtol=1e-5)  # as at a single draw, above
 
 
 def test_unrestricted_terms_are_computed_once_for_a_fit(free):
@@ -268,7 +269,7 @@ def test_unrestricted_terms_are_computed_once_for_a_fit(free):
     assert unrestricted_terms(free, 61) is not unrestricted_terms(free, 60)
 
 
-def test_by_default_an_attack_uses_400_draws_in_an_eigenbasis_and_100_elsewhere(cheap, kept, free):
+def test_by_default_an_attack_uses_400_draws_where_many_cost_little(cheap, kept, free):
     assert attack(free, copies=2, progress=False).draws == min(400, free.n_draws)
     assert attack(kept, copies=2, progress=False).draws == min(400, kept.n_draws)
 
@@ -304,11 +305,14 @@ def test_the_information_of_a_release_is_the_sum_over_the_draws_behind_its_copie
     _, others = dense_terms(kept, spread_draws(kept, 10))
     least = others.var(axis=0, ddof=1)
     leak = np.maximum(np.mean((score - others.mean(axis=0)) ** 2, axis=0), least)
-    prior = leave_one_out_precision(free)
-    np.testing.assert_allclose(found.sd(), (prior + one.sum(axis=0)) ** -0.5, rtol=ROUNDING)
-    np.testing.assert_allclose(
-        found.sd(variances="known"), (prior + one.sum(axis=0) + 7 * leak) ** -0.5, rtol=1e-8
-    )
+    bare = dataclasses.replace(found, margin=(1.0, 1.0))
+    precision = found.leave_one_out**-2 + one.sum(axis=0)
+    np.testing.assert_allclose(bare.sd(), precision**-0.5, rtol=ROUNDING)
+    # Not less than that for one who knows the draws, and not less than their posterior says.
+    assert np.all(bare.sd(variances="known") <= (precision + 7 * leak) ** -0.5 * (1 + ROUNDING))
+    for variances, factor in zip(("fixed", "known"), MARGIN, strict=True):
+        sd = found.sd(variances=variances)
+        np.testing.assert_allclose(sd, factor * bare.sd(variances=variances), rtol=ROUNDING)
     assert np.any(leak > least)
     assert np.any(leak == least)
     assert (found.copies, found.draws, found.released) == (7, 10, 7)
@@ -321,17 +325,20 @@ def test_an_attack_on_copies_takes_their_effect_and_their_number(kept, effect):
     plan = attack(kept, copies=6, effect=effect, draws=5, progress=False)
     assert first.copies == plan.copies == 6
     np.testing.assert_array_equal(first.by_draw, plan.by_draw)
-    np.testing.assert_array_equal(first.leave_one_out, plan.leave_one_out)
+    # By a grid, and by reweighted draws.
+    np.testing.assert_allclose(first.leave_one_out, plan.leave_one_out, rtol=0.1)
     assert attack(release, copies=9, draws=5, progress=False).copies == 9
 
 
 def test_fewer_copies_have_a_share_of_the_information_and_more_at_least_what_is_planned(kept):
     release = ds.synthesise(kept, 6, seed=1, progress=False)
     found, plan = attack(release, progress=False), attack(kept, copies=6, progress=False)
+    found = dataclasses.replace(found, margin=(1.0, 1.0))
     prior = found.leave_one_out**-2
     fewer, own, more = (found.sd(k) ** -2 - prior for k in (2, 6, 12))
+    planned = plan.sd(12) ** -2 - plan.leave_one_out**-2
     np.testing.assert_allclose(fewer, own / 3, rtol=1e-8)
-    np.testing.assert_allclose(more, np.maximum(2 * own, plan.sd(12) ** -2 - prior), rtol=1e-8)
+    np.testing.assert_allclose(more, np.maximum(2 * own, planned), rtol=1e-6)
 
 
 # --- A plan --------------------------------------------------------------------------------

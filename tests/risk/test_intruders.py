@@ -15,9 +15,9 @@ from dsstan.covariance.base import Parameters
 from dsstan.covariance.latent import LatentModel
 from dsstan.models.predictive import carried_effect
 from dsstan.models.weights import own_weights, smoothing
-from dsstan.risk.attacker import attack
-from dsstan.risk.intruders import weak_attack
-from dsstan.risk.leave_one_out import unrestricted_terms
+from dsstan.risk.intruder.attacker import attack
+from dsstan.risk.intruder.leave_one_out import unrestricted_terms
+from dsstan.risk.intruder.weaker import weak_attack
 from mc import FALSE_ALARM, z_limit
 
 P = Parameters(np.array([5.0, 0.7]), 1.6, 0.25, 4.0)
@@ -136,7 +136,7 @@ def test_who_knows_all_other_sites_is_the_stronger_attacker_at_a_site_of_one_rec
     mean = {"leave_one_out": alone, "information": fixed, "leak": known - fixed, "by_draw": None}
     strong = dataclasses.replace(whole, **mean).sd(variances=variances)
     found = weak_attack(kept, copies=10, knows=0.0, variances=variances, draws=5, progress=False)
-    single = np.bincount(kept.problem.site)[kept.problem.site] == 1
+    single = np.bincount(kept.problem.site_index)[kept.problem.site_index] == 1
     np.testing.assert_allclose(found.full, strong, rtol=ROUNDING)
     np.testing.assert_allclose(found.sd[single], strong[single], rtol=ROUNDING)
     # Records at one place are at distance 0, not beyond it.
@@ -164,7 +164,7 @@ def test_endless_copies_leave_a_record_that_left_the_fit_its_leave_one_out_sd(ch
     fit, _ = pair(cheap, "cut")
     found = weak_attack(fit, copies=ENDLESS, progress=False)
     alone = attack(fit, copies=1, progress=False).leave_one_out
-    single = np.bincount(fit.problem.site)[fit.problem.site] == 1
+    single = np.bincount(fit.problem.site_index)[fit.problem.site_index] == 1
     assert np.all(found.sd[single & ~fit.flagged] < 0.01)
     # A little above: the two pairs at one site that stay in the fit keep their difference.
     assert alone[29] <= found.sd[29] < 1.01 * alone[29]
@@ -177,7 +177,7 @@ def test_two_records_at_one_site_keep_their_difference_from_who_knows_neither(ch
     fit, _ = pair(dataclasses.replace(cheap, problem=problem), "none")
     fit = dataclasses.replace(fit, draws={**fit.draws, "beta": fit.draws["beta"][:, :, :1]})
     found = weak_attack(fit, copies=ENDLESS, progress=False)
-    shared = np.bincount(problem.site)[problem.site] == 2
+    shared = np.bincount(problem.site_index)[problem.site_index] == 2
     np.testing.assert_allclose(found.sd[shared], np.sqrt(P.tau_sq / 2), rtol=1e-3)
     assert np.all(found.sd[~shared] < 0.01)
 
@@ -251,12 +251,19 @@ def test_the_monte_carlo_error_is_the_spread_over_independent_draws(cheap, knows
     assert np.all((low < ratio) & (ratio < high))
 
 
-def test_his_attack_on_copies_is_that_on_their_fit(kept):
+def test_copies_count_by_the_draws_behind_them(kept):
     release = ds.synthesise(kept, 6, seed=1, accept_failed=True)
-    first = weak_attack(release, draws=4, progress=False)
-    second = weak_attack(kept, copies=6, draws=4, progress=False)
-    assert (first.copies, first.draws) == (6, 4)
-    np.testing.assert_array_equal(first.sd, second.sd)
+    one, all_six = (
+        weak_attack(release, copies=c, knows=0.0, draws=4, progress=False) for c in (1, 6)
+    )
+    assert (all_six.copies, all_six.draws) == (6, 4)
+    alone = np.flatnonzero(all_six.unknown == 0)
+    assert alone.size > 10
+    gained = all_six.full[alone] ** -2 - one.full[alone] ** -2
+    strong = 5 * attack(release, progress=False).information[alone]
+    np.testing.assert_allclose(gained, strong, rtol=ROUNDING)
+    planned = weak_attack(kept, copies=6, knows=0.0, draws=4, progress=False)
+    assert not np.allclose(planned.full, all_six.full, rtol=1e-3)
 
 
 def test_the_table_has_a_row_a_record_and_the_text_says_who_he_is(kept):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,14 +13,15 @@ from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from dsstan.models.weights import own_weights
-from dsstan.risk.attacker import attack
-from dsstan.risk.leave_one_out import (
+from dsstan.risk.intruder.attacker import attack
+from dsstan.risk.intruder.exact import exact_intruder
+from dsstan.risk.intruder.leave_one_out import (
     leave_one_out,
     smoothed_weights,
     spread_of_one,
     unrestricted_terms,
 )
-from dsstan.risk.variance_grid import leave_one_out_sd
+from dsstan.risk.intruder.variance_grid import leave_one_out_sd
 
 FAST = {"engine": "embedded", "progress": False}
 FLAGGED = (48, 49)
@@ -160,21 +162,32 @@ def test_cut_reports_the_law_of_the_others_where_its_copies_say_nothing():
     weights = own_weights(free.problem, a)
     cut = ds.fit(free.problem, weights=weights, protection="cut", start=free, seed=2, **FAST)
     found = attack(ds.synthesise(cut, 10, seed=50, accept_failed=True, progress=False))
-    flagged = list(FLAGGED)
-    np.testing.assert_array_equal(found.sd()[flagged], leave_one_out(free).sd[flagged])
-    np.testing.assert_array_equal(
-        found.sd(variances="known")[flagged], leave_one_out(free).sd[flagged]
-    )
-    np.testing.assert_allclose(
-        found.relative_error()[flagged], leave_one_out(free).error[flagged] / found.sd()[flagged]
-    )
+    flagged, alone = list(FLAGGED), leave_one_out(free)
+    for variances in ("known", "fixed"):
+        sd = found.sd(variances=variances)[flagged]
+        np.testing.assert_array_equal(sd, found.leave_one_out[flagged])
+        assert np.all(np.abs(sd - alone.sd[flagged]) < 4 * np.maximum(alone.error[flagged], 1e-3))
+
+
+def test_under_cut_the_exact_intruder_is_left_with_the_leave_one_out_sd():
+    """Whatever the copies say of phi and the variances, they say it of the other records."""
+    free, _ = weak_fits()
+    weights = own_weights(free.problem, np.isin(np.arange(50), FLAGGED).astype(float))
+    cut = ds.fit(free.problem, weights=weights, protection="cut", start=free, seed=2, **FAST)
+    assert cut.phi_held is None
+    release = ds.synthesise(cut, 10, seed=50, accept_failed=True, progress=False)
+    found = exact_intruder(release, records=FLAGGED, progress=False).records
+    np.testing.assert_allclose(found["sd"], found["sd_leave_one_out"], rtol=1e-4)
+    rows = found["position"].to_numpy()
+    own = leave_one_out(free)
+    assert np.all(np.abs(found["sd"] - own.sd[rows]) < 4 * np.maximum(own.error[rows], 1e-3))
 
 
 def test_a_weak_nugget_is_judged_by_the_draws_that_were_released():
     """At a floor of 0.03 the mean over other draws found no record below; 48 are."""
     _, kept = weak_fits()
     release = ds.synthesise(kept, 10, seed=50, rounding="none", accept_failed=True, progress=False)
-    found = attack(release, progress=False)
+    found = dataclasses.replace(attack(release, progress=False), margin=(1.0, 1.0))
     assert np.flatnonzero(found.sd(variances="known") >= 0.03).tolist() == list(FLAGGED)
     averaged = found.leave_one_out**-2 + 10 * found.by_draw[0].mean(axis=0)
     assert averaged[5] ** -0.5 > 1.2 * found.sd()[5]

@@ -7,7 +7,7 @@ import pytest
 
 import dsstan as ds
 from dsstan.core.errors import InputError
-from dsstan.risk.attacker import attack
+from dsstan.risk.intruder.attacker import attack
 from dsstan.risk.targets import FULL, _unmixed, solve_targets
 
 FAR, FLOOR, COPIES = 59, 0.5, 5
@@ -127,3 +127,21 @@ def test_the_weights_of_a_target_can_be_fitted_again(small, free, candidates):
         progress=False,
     )
     np.testing.assert_array_equal(again.A, target.fit.A)
+
+
+def test_a_percentage_is_a_floor_too(free):
+    """Under log it is one sd for all, so both ways of asking give the same plan."""
+    same = {"engine": "embedded", "refits": 1, "draws": 20, "seed": 3, "progress": False}
+    asked = solve_targets(free, "90%", 100, **same)
+    sd = float(np.log(1.9 / 0.1) / 2 / 1.96)
+    assert free.problem.transform.name == "log"
+    np.testing.assert_allclose(asked.weights.a, solve_targets(free, sd, 100, **same).weights.a)
+    assert asked.floor == pytest.approx(sd)
+    assert "floor of 90% at 100 copies" in str(asked)
+
+
+def test_where_cut_would_leave_nobody_to_fit_the_reason_is_given(free):
+    """At so many copies every record falls short, so that all would leave the fit."""
+    asked = {"protection": "cut", "engine": "embedded", "progress": False}
+    with pytest.raises(InputError, match=r"60 of 60 records fall short .* leaves 0 of 60 records"):
+        solve_targets(free, 0.9, 200, **asked)

@@ -54,7 +54,7 @@ def density(problem, kept, A, priors, point):
     L = np.linalg.cholesky(np.exp(-point["phi_free"][0] * d))
     w = np.sqrt(point["sigma_sq"]) * L @ point["z"]
     tau = np.sqrt(point["tau_sq"])
-    mu = problem.X @ np.array(point["beta"]) + A * w[problem.site]
+    mu = problem.X @ np.array(point["beta"]) + A * w[problem.site_index]
     a, b = (kept.low_modelled - mu) / tau, (kept.high_modelled - mu) / tau
     total = stats.truncnorm.logpdf(problem.y, a, b, mu, tau).sum()
     total += stats.norm(0, priors.beta_scale).logpdf(point["beta"]).sum()
@@ -69,7 +69,7 @@ def density(problem, kept, A, priors, point):
     return total
 
 
-def test_log_density_is_scipy_s_on_both_engines(engine, tiny, cuts):
+def test_log_density_is_scipy_s_on_both_engines(density_engine, tiny, cuts):
     A = np.ones(tiny.n_records)
     A[[0, 7]] = 0.0, 0.5
     priors = ds.Priors().resolve(tiny.y, tiny.X, tiny.d_max)
@@ -86,7 +86,7 @@ def test_log_density_is_scipy_s_on_both_engines(engine, tiny, cuts):
         for sigma_sq, tau_sq, phi in ((1.4, 0.2, 4.4), (0.3, 2.0, 30.0), (9.0, 0.002, 2.0))
     ]
     data = bracketed_data(tiny, kept, A, priors, None)
-    got = get_engine(engine).log_density(Program("bracketed"), data, points)
+    got = get_engine(density_engine).log_density(Program("bracketed"), data, points)
     want = [density(tiny, kept, A, priors, point) for point in points]
     # The last point has values a hundred nuggets' sds from their means.
     np.testing.assert_allclose(got, want, rtol=DENSITY)
@@ -138,7 +138,7 @@ def test_the_program_draws_copies_in_their_bracket(sampling_engine, tiny, cuts):
         seed=9,
         inits=[{**init, "z": np.zeros(tiny.n_sites)}],
     )
-    y, w = drawn["y_synthetic"][0], drawn["w"][0][:, tiny.site]
+    y, w = drawn["y_synthetic"][0], drawn["w"][0][:, tiny.site_index]
     assert np.all((y >= kept.low_modelled) & (y <= kept.high_modelled))
     mean, tau = drawn["beta"][0] @ tiny.X.T + w, np.sqrt(drawn["tau_sq"][0])[:, None]
     law = stats.truncnorm((kept.low_modelled - mean) / tau, (kept.high_modelled - mean) / tau)
@@ -155,7 +155,7 @@ def test_copies_follow_scipy_s_truncated_normal(tiny, cuts):
     w = rng.standard_normal(tiny.n_sites)
     fit = held_fit(tiny, cuts, copies, w, beta=[4.5, 0.4], tau_sq=0.09)
     values = np.log(ds.synthesise(fit, copies, seed=8, rounding="none", progress=False).values)
-    mean, kept = tiny.X @ [4.5, 0.4] + w[tiny.site], fit.brackets
+    mean, kept = tiny.X @ [4.5, 0.4] + w[tiny.site_index], fit.brackets
     law = stats.truncnorm((kept.low_modelled - mean) / 0.3, (kept.high_modelled - mean) / 0.3)
     u = law.cdf((values - mean) / 0.3)
     far = np.abs((tiny.y - mean) / 0.3)
@@ -242,7 +242,7 @@ def test_the_truncated_posterior_is_that_of_jags():
     assert not divergent(fit)
     draws = {name: fit.scalars[name] for name in ("beta_0", "beta_1", "sigma_sq", "tau_sq")}
     for record in own["watched"]:
-        draws[f"w_{record}"] = fit.draws["w"][:, :, problem.site[record]]
+        draws[f"w_{record}"] = fit.draws["w"][:, :, problem.site_index[record]]
     accepted = {"accept_few_draws": True, "accept_failed": True}
     release = ds.synthesise(fit, 1600, seed=7, progress=False, **accepted)
     by_chain = release.values.reshape(800, 2, -1).swapaxes(0, 1)

@@ -7,12 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import interpolate, special, stats
 from scipy.spatial.distance import cdist
 
 from dsstan.core.resources import stan_folder
 from dsstan.covariance import likelihood_surface as py
 from dsstan.covariance.correlation import CORRELATIONS, correlation
+from dsstan.engines.whitening import spline_weights
 from dsstan.models.adaptive.rules import AdaptiveRule
 from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
 
@@ -23,6 +24,7 @@ INCLUDES = (
     "covariance",
     "chebyshev",
     "surface",
+    "whitening",
     "adaptive",
     "priors",
     "copies",
@@ -256,6 +258,69 @@ def test_the_adaptive_surface_in_stan_is_the_one_built_by_lapack(places, rng, ru
             r_above=list(ours.above.r_bounds),
         )
         np.testing.assert_allclose(at, ours.at(5.0, ratio), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("z", [-7.3, -4.0, -3.2, 0.0, 0.4, 2.99, 4.5])
+def test_spline_weights_are_b_splines_inside_and_a_line_beyond(rng, z):
+    nodes, coefficients = np.linspace(-4, 4, 9), rng.normal(size=9)
+    weights, slopes = call("spline_weights", z=z, nodes=nodes)
+    # Uniform cubic B-splines: one coefficient a node, three knots more on each side.
+    spline = interpolate.BSpline(np.linspace(-6, 6, 13), coefficients, 3)
+    inside = np.clip(z, -3, 3)
+    slope = spline(inside, 1)
+    assert weights @ coefficients == pytest.approx(spline(inside) + slope * (z - inside))
+    assert slopes @ coefficients == pytest.approx(slope)
+    np.testing.assert_allclose(spline_weights(np.array([z]), nodes)[0], weights, atol=1e-14)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_spatial_parameters_and_their_derivatives(rng, held):
+    nodes = np.linspace(-4.0, 4.0, 7)
+    rows = 1 if held else 7
+    maps = {
+        "log_phi": np.sort(rng.normal(size=rows)),
+        "log_r": np.sort(rng.normal(size=(rows, 7)), axis=1),
+        "log_sigma_sq": rng.normal(size=(rows, 7)),
+        "log_scale": rng.normal(size=(rows, 7)),
+    }
+    z = np.array([0.7, -1.3, 0.4])[: 2 if held else 3]
+
+    def natural(at):
+        """log phi, log tau_sq and log sigma_sq by splines of one axis after the other."""
+        phi, r, v, _ = call("spatial_parameters", z=at, nodes=nodes, **maps)
+        return np.log([phi, r * v, v])[1 if held else 0 :]
+
+    col = spline_weights(z[1:2], nodes)[0]
+    row = np.ones(1) if held else spline_weights(z[2:], nodes)[0]
+    phi, r, v, jacobian = call("spatial_parameters", z=z, nodes=nodes, **maps)
+    assert np.log(phi) == pytest.approx(row @ maps["log_phi"])
+    assert np.log(r) == pytest.approx(row @ maps["log_r"] @ col)
+    mode, scale = row @ maps["log_sigma_sq"] @ col, row @ maps["log_scale"] @ col
+    assert np.log(v) == pytest.approx(mode + np.exp(scale) * z[0])
+    step = 1e-5 * np.eye(z.size)
+    derivatives = np.array([(natural(z + h) - natural(z - h)) / 2e-5 for h in step])
+    at = r * v * v * (1 if held else phi)
+    assert jacobian == pytest.approx(np.log(abs(np.linalg.det(derivatives)) * at), abs=1e-6)
+
+
+def test_coefficients_given_have_the_posterior_of_a_regression(rng):
+    n, p, r, v = 15, 3, 0.4, 1.7
+    X, y = rng.normal(size=(n, p)), rng.normal(size=n)
+    C = np.cov(rng.normal(size=(n, 60))) + r * np.eye(n)
+    scale = np.array([0.5, 2.0, 30.0])
+    rotation = py.rotate(X, y)
+    s = np.array(
+        [0.0, *((1 + r) * rotation.Z.T @ np.linalg.solve(C, rotation.Z))[np.tril_indices(4)]]
+    )
+    common = {"s": s, "r": r, "sigma_sq": v, "factor": rotation.T, "b_ls": rotation.b}
+    at = lambda z: call("coefficients_given", z=z, beta_scale=scale, **common)  # noqa: E731
+    precision = X.T @ np.linalg.solve(v * C, X) + np.diag(1 / scale**2)
+    centre = at(np.zeros(p))
+    mean = np.linalg.solve(precision, X.T @ np.linalg.solve(v * C, y))
+    np.testing.assert_allclose(centre[:p], mean, rtol=CLOSE)
+    factor = np.column_stack([at(e)[:p] - mean for e in np.eye(p)])
+    np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(precision), rtol=1e-7)
+    assert centre[p] == pytest.approx(-0.5 * np.linalg.slogdet(precision)[1], rel=CLOSE)
 
 
 def test_variance_priors():

@@ -190,6 +190,7 @@ def test_the_embedded_engine_samples_from_the_file(name: str) -> None:
         "root": [1.0, 1.0],
         "angle": [1.2, 1.2],
         "L": [[1.0, 0.0], [0.0, 1.0]],
+        "whitened": [0.1] * 5,
         "size": 5.0,
     }
     settings = SamplerSettings(chains=1, warmup=ITERATIONS, samples=ITERATIONS)

@@ -129,19 +129,19 @@ BAD: dict[str, tuple[Callable[[], Any], dict[str, Any], type[Exception], str]] =
         table,
         GEOGRAPHIC,
         CoordinateError,
-        "(?s)distance='projected'.*kilometres.*distance='degrees'",
+        "(?s)distance=.projected.*kilometres.*distance=.degrees",
     ),
     "longitude and latitude as planar": (
         table,
         {**GEOGRAPHIC, "distance": "planar"},
         CoordinateError,
-        "distance='projected'",
+        'distance="projected"',
     ),
     "geographic CRS without a distance": (
         table,
         {**PLAIN, "crs": "EPSG:4326"},
         CoordinateError,
-        "distance='projected'",
+        'distance="projected"',
     ),
     "latitude named first": (
         table,
@@ -189,7 +189,7 @@ BAD: dict[str, tuple[Callable[[], Any], dict[str, Any], type[Exception], str]] =
         table,
         {**PLAIN, "distance": "projected"},
         CoordinateError,
-        "Give crs",
+        'such as crs="EPSG:4326"',
     ),
     "an unreadable CRS": (
         table,
@@ -197,11 +197,17 @@ BAD: dict[str, tuple[Callable[[], Any], dict[str, Any], type[Exception], str]] =
         CoordinateError,
         "pyproj can read",
     ),
-    "no UTM zone": (
-        assign(lat=lambda t: t["lat"] + 48.0),
-        {**GEOGRAPHIC, "distance": "projected"},
+    "web Mercator without a distance": (
+        assign(east=lambda t: t["east"] - 8.5e6, north=lambda t: t["north"] + 4.7e6),
+        {**PLAIN, "crs": "EPSG:3857"},
         CoordinateError,
-        "UTM ends at 84 degrees",
+        'times the true ones.*distance="projected".*distance="planar"',
+    ),
+    "coordinates beyond their CRS": (
+        put("north", 1e9),
+        {**PLAIN, "crs": "EPSG:3035", "distance": "projected"},
+        CoordinateError,
+        f"are no place in EPSG:3035.* {ROWS_1_3}",
     ),
     "all records at one site": (
         assign(east=1.0, north=2.0),

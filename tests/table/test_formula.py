@@ -10,7 +10,13 @@ import pandas as pd
 import pytest
 
 from dsstan.core.errors import FormulaError, TableError
-from dsstan.table.formula import ALLOWED_FUNCTIONS, ResponseTransform, build_design, design, parse
+from dsstan.table.formulas.formula import (
+    ALLOWED_FUNCTIONS,
+    ResponseTransform,
+    build_design,
+    design,
+    parse,
+)
 
 EXACT = 1e-12  # rounding of a handful of double precision operations
 
@@ -275,3 +281,32 @@ def test_text_of_every_kind_is_read_alike(table: pd.DataFrame, dtype: object) ->
 def test_a_boolean_column_is_read_as_zero_and_one(table: pd.DataFrame) -> None:
     _, X, _ = design(parse("y ~ b"), table.assign(b=table["k"] > 0))
     np.testing.assert_array_equal(X[:, 1], (table["k"] > 0).astype(float))
+
+
+@pytest.mark.parametrize("kind", ["C(k)", "C(k):x", "text", "text*x", "C(text)", "C(f)"])
+def test_a_level_that_the_first_table_lacked_is_refused(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    first = pd.DataFrame({"y": rng.normal(size=30), "x": rng.normal(size=30)})
+    first["k"] = np.arange(30) % 3
+    first["f"] = first["k"] * 0.5
+    first["text"] = first["k"].map({0: "a", 1: "b", 2: "c"})
+    built = build_design(parse(f"y ~ {kind}"), first)
+    np.testing.assert_array_equal(built.X_of(first), built.X)
+    other = first.assign(k=first["k"].replace(2, 7))
+    other["f"], other["text"] = other["k"] * 0.5, other["k"].map({0: "a", 1: "b", 7: "secret"})
+    with pytest.raises(TableError, match=r"has a level in 10 rows .* no record had") as caught:
+        built.X_of(other)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_level_that_a_later_table_lacks_leaves_a_column_of_zeros() -> None:
+    first = pd.DataFrame({"y": np.arange(9.0), "k": np.arange(9) % 3})
+    built = build_design(parse("y ~ C(k)"), first)
+    assert not built.X_of(first.assign(k=first["k"].replace(2, 1)))[:, 2].any()
+
+
+def test_the_owner_of_a_column_names_no_level() -> None:
+    first = pd.DataFrame({"y": np.arange(9.0), "k": np.arange(9) % 3, "x": np.arange(9.0) ** 2})
+    built = build_design(parse("y ~ x + C(k)"), first)
+    assert built.owners == ("1", "x", "C(k)", "C(k)")
+    assert len(built.owners) == len(built.terms)

@@ -56,7 +56,7 @@ def test_every_array_is_read_only_and_contiguous() -> None:
         assert array.dtype == np.float64
         assert array.flags.c_contiguous
         assert not array.flags.writeable
-    assert not problem.site.flags.writeable
+    assert not problem.site_index.flags.writeable
 
 
 def test_the_table_is_a_copy_with_its_index_columns_and_dtypes() -> None:
@@ -110,12 +110,6 @@ def test_longitude_and_latitude_are_known_by_name(names: tuple[str, str]) -> Non
         prepare(frame, "price ~ 1", coords=names)
 
 
-def test_a_wide_projection_is_warned_about() -> None:
-    wide = table().assign(lon=np.linspace(-80.0, -70.0, N))
-    with pytest.warns(DsstanWarning, match="more than 6 degrees"):
-        prepare(wide, **GEOGRAPHIC, distance="projected")
-
-
 def test_degrees_far_from_the_equator_are_warned_about() -> None:
     north = table().assign(lat=np.linspace(59.0, 61.0, N))
     with pytest.warns(DsstanWarning, match=r"beyond 60 degrees.*6 rows"):
@@ -133,8 +127,10 @@ def test_coincident_records_share_a_site_and_are_counted() -> None:
     frame.loc[["p3", "p7"], ["east", "north"]] = frame.loc["Smithee", ["east", "north"]].to_numpy()
     problem = prepare(frame, **PLAIN)
     assert (problem.n_sites, problem.n_coincident) == (N - 2, 3)
-    assert list(problem.site[:5]) == [0, 1, 2, 0, 3]
-    np.testing.assert_array_equal(problem.unique_sites[problem.site], problem.sites)
+    with pytest.warns(DeprecationWarning, match="site_index"):
+        assert problem.site is problem.site_index
+    assert list(problem.site_index[:5]) == [0, 1, 2, 0, 3]
+    np.testing.assert_array_equal(problem.unique_sites[problem.site_index], problem.sites)
 
 
 def test_minus_zero_and_zero_are_one_site() -> None:
@@ -291,7 +287,7 @@ def test_a_geodataframe_without_a_crs_takes_that_of_the_call() -> None:
 @pytest.mark.parametrize(
     ("change", "arguments", "words"),
     [
-        (lambda g: g, {}, "distance='projected'"),
+        (lambda g: g, {}, 'distance="projected"'),
         (lambda g: g, {"crs": "EPSG:32618"}, "has the CRS EPSG:4326 and crs says EPSG:32618"),
         (lambda g: g.set_geometry(g.buffer(0.1)), {"distance": "degrees"}, "12 rows .positions 0"),
         (

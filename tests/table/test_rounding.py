@@ -7,14 +7,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import beta, norm
 
 import dsstan as ds
 from conftest import small_table
+from dsstan.copies.draw import find_digits
 from dsstan.core.errors import InputError
 from dsstan.covariance.latent import LatentModel
 from dsstan.models.posterior import parameters_at
-from dsstan.table.rounding import FEWEST, Rounding, find_rounding
+from dsstan.table.rounding import FEWEST, MORE, Rounding, find_rounding
 from mc import z_limit
 
 QUICK = {"chains": 2, "warmup": 300, "samples": 500, "engine": "embedded", "progress": False}
@@ -48,6 +49,22 @@ def heaped(n=500):
         (-np.round(lognormal(), -3), (1000.0,)),
         (np.random.default_rng(1).integers(1, 90, 300).astype(float), (1.0,)),
         (np.random.default_rng(1).integers(1, 5, 300).astype(float), (1.0,)),
+        (np.round(lognormal() / 25_000) * 25_000, (25_000.0,)),
+        (np.round(lognormal() / 20_000) * 20_000, (20_000.0,)),
+        (np.round(lognormal(centre=5) / 12.5) * 12.5, (12.5,)),
+        (np.round(lognormal(centre=2) / 0.25) * 0.25, (0.25,)),
+        (np.round(lognormal(centre=14) / 55_000) * 55_000, (55_000.0,)),
+        (np.round(lognormal(centre=3)) * 0.3048, (0.3048,)),
+        (np.round(lognormal(centre=21), -8), (1e8,)),
+        (1e9 + np.round(lognormal(centre=5)), (1.0,)),
+        (1e9 + np.round(lognormal(centre=5), 2), (0.01,)),
+        (np.exp(np.log(25_000 * np.arange(1.0, 200.0))), (25_000.0,)),
+        (np.arange(300) * 0.1, (0.1,)),
+        (2.0**53 * np.arange(1.0, 100.0), (2.0**53,)),
+        (3e16 + 1e15 * np.arange(50.0), (1e15,)),
+        (np.round(np.random.default_rng(1).normal(0, 9e5, 400), -4), (1e4,)),
+        (np.full(30, 37_500.0), (37_500.0,)),
+        (np.random.default_rng(1).lognormal(40, 0.5, 300), (0.0,)),
         (np.zeros(9), (0.0,)),
         (np.array([]), (0.0,)),
     ],
@@ -61,6 +78,10 @@ def test_the_step_of_a_column_is_found(values, steps):
 def test_single_precision_shows_the_digits_of_single_precision():
     values = np.round(lognormal(centre=3), 1).astype(np.float32)
     assert find_rounding(values.astype(float), np.float32).steps == (0.1,)
+    quarters = (np.round(lognormal(centre=3) * 4) / 4).astype(np.float32)
+    assert find_rounding(quarters.astype(float), np.float32).steps == (0.25,)
+    coarse = (np.round(lognormal() / 25_000) * 25_000).astype(np.float32)
+    assert find_rounding(coarse.astype(float), np.float32).steps == (25_000.0,)
     full = lognormal().astype(np.float32)
     assert find_rounding(full.astype(float), np.float32).steps[0] == 0.0
 
@@ -95,6 +116,52 @@ def test_heaping_is_found_and_given_back():
     for step in (5, 10, 100, 1000):
         p, q = np.mean(values % step == 0), np.mean(copies % step == 0)
         assert abs(p - q) < z_limit(4) * np.sqrt((p * (1 - p) + q * (1 - q)) / 3000)
+
+
+@pytest.mark.parametrize(("fine", "coarse"), [(0.01, 1.0), (1.0, 25.0), (1.0, 12.0), (0.25, 5.0)])
+def test_a_mixture_of_two_steps_is_found_with_its_shares(fine, coarse):
+    """One price in three in cents, the others whole; dozens beside single pieces."""
+    n, values = 900, lognormal(900, centre=6.0)
+    own = np.arange(n) % 3 == 0
+    values = np.where(own, np.round(values / fine) * fine, np.round(values / coarse) * coarse)
+    found = find_rounding(np.round(values, 2))
+    assert found.steps == (fine, coarse)
+    assert found.shares[0] == pytest.approx(1 / 3, abs=z_limit(4) * np.sqrt(2 / 9 / n))
+
+
+def test_large_values_are_rounded_to_large_steps():
+    out = Rounding(0, (10**15,), (1.0,)).apply(np.array([3.26e16, 1e300]), np.random.default_rng(1))
+    assert out[0] == 3.3e16
+
+
+def test_many_copies_hardly_tell_whether_one_record_has_cents():
+    """The intruder knows which of the others have cents, and sees the share in many copies.
+
+    With the shares of the column they would know of the last record. Drawn from their posterior
+    they make neither twice as likely as the other, in 99 of 100 releases.
+    """
+    n, with_cents = 120, 40
+    rng, odds = np.random.default_rng(4), []
+    column = Rounding(2, (1, 100), (with_cents / n, 1 - with_cents / n), records=n)
+    for _ in range(400):
+        share = column.redrawn(rng).shares[0]  # known exactly after very many copies
+        has, not_has = (beta(k + 0.5, n - k + 0.5).logpdf(share) for k in (40, 39))
+        odds.append(has - not_has)
+    assert np.quantile(np.abs(odds), 0.99) < np.log(2.0)
+    # Without the draw 10,000 copies, or 1.2 million values, settle it.
+    error = np.sqrt(2 / 9 / (10_000 * n))
+    assert 1 / n > 10 * error
+
+
+def test_a_release_draws_its_own_shares_and_its_own_fewest(rounded):
+    fit = rounded["heaped"]
+    found = [find_digits(fit, seed) for seed in range(8)]
+    assert len({each.shares for each in found}) > 4
+    assert find_digits(fit, 3) == found[3]
+    values = np.round(lognormal(300), -3)
+    values[:6] += 0.5
+    steps = {find_rounding(values, fewest=FEWEST + more).steps[0] for more in range(MORE)}
+    assert steps == {0.5, 1000.0}
 
 
 def test_no_heaping_is_seen_where_there_is_none():

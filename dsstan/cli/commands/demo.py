@@ -15,7 +15,7 @@ from dsstan.cli.print_release import summary_of
 from dsstan.cli.screens import out, say, show_demo
 from dsstan.cli.session import SESSION, document, emit
 from dsstan.core.errors import DsstanError, InputError
-from dsstan.release.write import check_target
+from dsstan.release.whole_folder import check_target
 
 
 def demo_command(
@@ -28,8 +28,8 @@ def demo_command(
             help=", ".join(EXAMPLES) + ", or all.", autocompletion=among(*EXAMPLES, "all")
         ),
     ] = "simulated",
-    copies: Annotated[int, typer.Option(help="L, the number of copies.")] = 100,
-    seed: Annotated[int, typer.Option(help="Root seed.")] = 20180,
+    copies: Annotated[int, typer.Option(help="L, the number of copies.")] = 20,
+    seed: Annotated[int | None, typer.Option(help="Root seed; a fresh one if left out.")] = None,
     engine: Engine = "auto",
     workdir: WorkDir = None,
     as_json: AsJson = False,

@@ -9,7 +9,8 @@ import os
 import textwrap
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,13 +21,21 @@ from typer.models import ParameterInfo
 
 from dsstan.cli.commands.synthesise import synthesise
 from dsstan.cli.job import job_keys
+from dsstan.cli.options import DIALECT
 from dsstan.cli.screens import say
 from dsstan.copies.options import GROUPS, MODEL
-from dsstan.core.errors import InputError
+from dsstan.core.errors import CoordinateError, InputError
 from dsstan.core.seeds import root_seed
+from dsstan.core.spelling import JOB, options_typed_in
 from dsstan.models.weights import PAPER_CORRELATION
 from dsstan.release.reading import read_table
-from dsstan.table.coordinates import LATITUDE, LONGITUDE
+from dsstan.risk.floors import Floor
+from dsstan.table.column_roles import guess_roles
+from dsstan.table.columns import response_values
+from dsstan.table.coordinates import from_columns
+from dsstan.table.degrees import could_be_degrees, is_latitude, is_longitude
+from dsstan.table.dialect import Dialect, DialectError
+from dsstan.table.formulas.formula import parse
 
 WIDTH = 96
 """Of the comments."""
@@ -40,6 +49,12 @@ PLANAR = (
 )
 """Names of planar coordinates that are proposed, x first."""
 
+FLOOR = "10%"
+"""The floor that a new job asks for."""
+
+_MOST_READINGS = 3
+"""How often a table is read, each time in the dialect that the last reading found."""
+
 PLACEHOLDERS = {
     "table": "table.csv",
     "formula": "log(value) ~ 1",
@@ -49,25 +64,41 @@ PLACEHOLDERS = {
 """Placeholders of required options, until the user fills them in."""
 
 EXAMPLES: dict[str, Any] = {
+    "sep": ";",
+    "decimal": ",",
+    "thousands": " ",
+    "encoding": "latin-1",
+    "na": ["NA"],
     "crs": "EPSG:4326",
     "distance": "projected",
     "workdir": "work",
     "phi_bounds": (0.1, 10.0),
     "correlation": PAPER_CORRELATION,
-    "floor": 0.05,
+    "floor": FLOOR,
     "absolute": 10_000.0,
+    "accept_proxy": ["assessed"],
     "imputations": 5,
+    "publish": ["year"],
+    "weights": "risk",
+    "ledger": "ledger",
 }
 """For options without a default; of the others the example is a number of their type."""
 
 NOTES = {"seed": " Never one that can be guessed: the one below has 128 bits, drawn for this file."}
 """What the help of a command need not say, and a line that is uncommented must."""
 
+UNLESS_GIVEN = {"correlation": " Unless a threshold is given, this is the rule:"}
+"""Of options that are left out, what the line under the comment is if it is no mere example."""
+
 HEAD = """A job for `dsstan run`. Keys are the options of `dsstan synthesise`; those with a # \
 before them are left out: their line shows the default or, where there is none, an example. Paths \
 are taken from the folder of this file. \
 Check it with `dsstan run {name} --dry-run`. Keep this file to yourself if it holds a seed: \
 whoever knows the seed can take the noise off the copies."""
+
+
+ROLES_MEAN = """ What each column of this table looks like (an identifier can be looked up and \
+may be a hash, a code names the response, a proxy predicts it; think twice before you name one):"""
 
 
 @dataclass(frozen=True)
@@ -102,33 +133,95 @@ def init_command(
     if not job.absolute().parent.is_dir():
         raise InputError(f"{job.absolute().parent} is no folder; make it first")
     filled: dict[str, Any] = {"formula": formula, "coords": coords}
-    proposal = None
+    columns = proposal = None
+    said: list[str] = []
     if table is not None:
-        proposal = propose(read_table(table.expanduser()))
+        columns, dialect, said = _read(table.expanduser())
+        filled |= _options_of(dialect)
+        proposal = propose(columns)
         filled["table"] = _from_folder_of(job, table)
         filled["coords"] = coords or proposal.coords
         filled["distance"] = proposal.distance
     if out_folder is not None:
         filled["out"] = _from_folder_of(job, out_folder)
+    filled["floor"] = FLOOR
+    filled["publish"] = []
     known = {key: value for key, value in filled.items() if value is not None}
-    _write(job, job_text(synthesise, known, proposal, name=job.name))
+    notes = {"floor": floor_note(columns, formula)}
+    if columns is not None:
+        notes["publish"] = columns_note(columns, formula, filled["coords"])
+    _write(job, job_text(synthesise, known, proposal, name=job.name, notes=notes))
     open_keys = [key for key in PLACEHOLDERS if key not in (*known, "out")]
     say(f"Job file:   {job}")
+    for line in said:
+        say(f"Found:      {line}")
     if open_keys:
         say(f"Fill in:    {', '.join(open_keys)}")
     say(f"Then check: dsstan run {job} --dry-run")
     say(f"And run:    dsstan run {job}")
 
 
+def _read(path: Path) -> tuple[pd.DataFrame, Dialect | None, list[str]]:
+    """The table, in the dialect that it looks like, and what was found, in words."""
+    dialect, said = None, list[str]()
+    for _ in range(_MOST_READINGS):
+        try:
+            with options_typed_in(JOB):
+                return read_table(path, dialect=dialect), dialect, said
+        except DialectError as error:
+            dialect = error.found
+            said.append(error.what)
+    return read_table(path, dialect=dialect), dialect, said
+
+
+def _options_of(dialect: Dialect | None) -> dict[str, Any]:
+    """The keys of a job that say how its table is written."""
+    if dialect is None:
+        return {}
+    return {name: getattr(dialect, name) for name in DIALECT if dialect.differs(name)}
+
+
+def floor_note(table: pd.DataFrame | None, formula: str | None) -> str:
+    """What the floor means in values of the table, where table and response are known."""
+    if table is None or formula is None:
+        return " The dry run says what it means in values of your table."
+    try:
+        parsed = parse(formula)
+        values = response_values(table[parsed.response], parsed.response, missing=True)
+    except (InputError, KeyError):  # the dry run says what is wrong with the formula
+        return ""
+    meaning = Floor.parse(FLOOR).meaning(values, parsed.transform, _printable(parsed.response))
+    return f" In this table: {meaning}."
+
+
+def columns_note(table: pd.DataFrame, formula: str | None, coords: tuple[str, str] | None) -> str:
+    """Every column of a table with its role as it is guessed. No value of the data is in it."""
+    response, used = None, set[str]()
+    with suppress(InputError):  # the dry run says what is wrong with the formula
+        if formula is not None:
+            parsed = parse(formula)
+            response, used = parsed.response, set(parsed.columns)
+    if response not in table.columns:
+        response = None
+    roles = guess_roles(table, response=response, formula=used, coords=coords or ())
+    lines = [f"  {_printable(role.name)}: {role.role}" for role in roles]
+    if response is None:
+        lines.append("The dry run knows the response, and finds the proxies and codes among them.")
+    return "\n".join([ROLES_MEAN, *lines])
+
+
 def propose(table: pd.DataFrame) -> ColumnGuess:
     """Coordinates by the names of columns, and what else there is for a formula."""
     names = [str(name) for name in table.columns]
     lower = {name.lower(): name for name in names}
-    first = [lower[n] for n in LONGITUDE if n in lower]
-    second = [lower[n] for n in LATITUDE if n in lower]
+    first = [name for name in names if is_longitude(name)]
+    second = [name for name in names if is_latitude(name)]
     coords, distance = None, None
     if len(first) == len(second) == 1:
-        coords, distance = (first[0], second[0]), "projected"
+        coords = (first[0], second[0])
+        with suppress(CoordinateError):  # the dry run says what is wrong with them
+            values, _ = from_columns(table, coords)
+            distance = "projected" if could_be_degrees(values) else "planar"
     else:
         coords = next(((lower[x], lower[y]) for x, y in PLANAR if x in lower and y in lower), None)
     numeric = {
@@ -152,6 +245,7 @@ def job_text(
     proposal: ColumnGuess | None = None,
     *,
     name: str = "job.toml",
+    notes: Mapping[str, str] | None = None,
 ) -> str:
     """A job file with every key that a job may have, in the groups of the command's help.
 
@@ -165,13 +259,17 @@ def job_text(
         What to say of the table's columns.
     name
         Of the file, for the head.
+    notes
+        By key, what is added to its help.
     """
+    notes = NOTES | dict(notes or {})
     hints = typing.get_type_hints(command, include_extras=True)
     groups: dict[str, list[str]] = {group: [] for group in GROUPS}
     for key, parameter in job_keys(command).items():
         kind, info = _annotated(hints[parameter.name])
         group = info.rich_help_panel or MODEL
-        entry = _entry(key, kind, str(info.help or ""), parameter.default, filled, proposal)
+        text = str(info.help or "") + notes.get(key, "")
+        entry = _entry(key, kind, text, parameter.default, filled, proposal)
         groups.setdefault(str(group), []).append(entry)
     parts = [_comment(HEAD.format(name=_printable(name)))]
     for group, entries in groups.items():
@@ -196,7 +294,6 @@ def _entry(
     proposal: ColumnGuess | None,
 ) -> str:
     """Help and value of one key; commented out where it is not filled in and not required."""
-    text += NOTES.get(key, "")
     if key in filled:
         line = f"{key} = {_toml(filled[key])}"
     elif default is inspect.Parameter.empty:
@@ -205,7 +302,7 @@ def _entry(
     elif default is None:
         example = root_seed(None) if key == "seed" else EXAMPLES.get(key, _example(kind))
         line = f"# {key} = {_toml(example)}"
-        text += " Left out by default; an example of its form:"
+        text += UNLESS_GIVEN.get(key, " Left out by default; an example of its form:")
     else:
         line = f"# {key} = {_toml(default)}"
     if key == "formula" and proposal is not None:
@@ -222,7 +319,9 @@ def _columns(proposal: ColumnGuess) -> str:
 
 def _comment(text: str) -> str:
     """Text as lines of a comment."""
-    lines = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    lines = []
+    for part in text.split("\n"):
+        lines += textwrap.wrap(part, WIDTH, break_long_words=False, break_on_hyphens=False)
     return "\n".join(f"# {line}" for line in lines)
 
 

@@ -12,10 +12,15 @@ from typing import Annotated, Any
 import typer
 
 from dsstan.cli.options import AsJson
-from dsstan.cli.screens import say
+from dsstan.cli.release_screen import wrapped
+from dsstan.cli.screens import say, show_lines
 from dsstan.cli.session import document, emit
 from dsstan.core.errors import InputError, ReleaseError
+from dsstan.models.checks.conditions import CONDITIONS
+from dsstan.release.publication.publish import publications
 from dsstan.release.reading import PublicRelease, read_release
+from dsstan.release.verdicts import FIT_WORDS
+from dsstan.risk.placing import placed_within
 
 NEEDED = ("summary.json", "settings.json", "risks.csv", "copies.csv")
 """What every confidential part holds; ``flags.csv`` and the draws depend on the fits."""
@@ -40,10 +45,7 @@ def inspect_command(
 def inspect_release(folder: Path) -> dict[str, Any]:
     """What a release is, as plain values; confidential where its confidential part is read.
 
-    Raises
-    ------
-    InputError
-        If there is no release, or a part of it is missing or damaged.
+    Raises InputError if there is no release, or a part of it is missing or damaged.
     """
     folder = folder.expanduser().absolute()
     if not folder.is_dir():
@@ -54,7 +56,7 @@ def inspect_release(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} holds no whole release: {error}") from None
     place = folder / "public" if (folder / "public").is_dir() else folder
     if not (place / "README.md").is_file():
-        raise InputError(f"{place} lacks README.md, which tells an analyst how to combine copies")
+        raise InputError(f"{place} lacks README.md, which shows an analyst how to combine copies")
     secret = folder / "confidential"
     what = {"path": folder, "public": _public(public)}
     if place == folder or not secret.is_dir():
@@ -67,6 +69,10 @@ def inspect_release(folder: Path) -> dict[str, Any]:
         **what,
         "open_to_others": _open_to_others(secret),
         "steward": _steward(secret, public.metadata),
+        "published": [
+            {key: getattr(one, key) for key in ("to", "at", "by", "reason", "complete")}
+            for one in publications(folder)
+        ],
     }
 
 
@@ -113,12 +119,16 @@ def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
             "dataset": summary["dataset"],
             "sites": summary["sites"],
             "engine": summary["engine"],
+            "fit_verdict": summary.get("fit_verdict"),
+            "disclosure_verdict": summary.get("disclosure_verdict"),
+            "accepted_below_floor": summary.get("accepted_below_floor"),
             "passed": verdict["passed"],
             "conditions": list(dict.fromkeys(c["condition"] for c in verdict["conditions"])),
             "flagged": summary["flagged"],
             "gamma": summary["gamma"],
             "threshold": summary["threshold"],
             "smallest_sd": None if attacker is None else _smallest(attacker, summary["copies"]),
+            "weakest_within": _weakest_within(summary),
             "floor": None if attacker is None else attacker["floor"],
             "report": str(secret / "report.html") if (secret / "report.html").is_file() else None,
         }
@@ -138,40 +148,76 @@ def _smallest(attacker: Mapping[str, Any], copies: int) -> float | None:
     return least if math.isfinite(least) else None
 
 
+def _weakest_within(summary: Mapping[str, Any]) -> float | None:
+    """Within which share of its value an intruder who knows all others places the weakest."""
+    placing = summary.get("placing") or {}
+    last = "unrestricted" if summary["restricted"] is None else "restricted"
+    groups = [placing[name][last] for name in ("flagged", "unflagged") if name in placing]
+    shares = [one["weakest_within"] for one in groups if one["weakest_within"] is not None]
+    return min(map(float, shares), default=None)
+
+
 def _show(found: Mapping[str, Any]) -> None:
     """One screen."""
-    public = found["public"]
-    model = public["model"]
-    say(f"Release:    {found['path']} ({' and '.join(found['parts'])})")
-    say(f"Records:    {public['records']}, {public['copies']} copies, made by {public['software']}")
-    made = ", then ".join(public["synthetic_columns"])
-    say(f"Synthetic:  {made}; all other columns are as collected")
-    steps = public["chain"] or [{"model": model}]
-    for number, step in enumerate(steps, 1):
-        mark = f" {number}" if len(steps) > 1 else "  "
-        own = step["model"]
-        say(f"Model:{mark}    {own['formula']}; {own['outcome']}; {own['spatial_effect']}")
-        say(f"Protection:{mark.rstrip()} {own['protection']}, carrying {own['effect']}")
-    say(f"Distance:   {model['distance']}, in {model['unit']}")
-    say(f"Rounding:   {public['rounding']}")
-    say(f"Combine by: {public['combining_rule'] or 'nothing, there is one copy'}")
+    _show_public(found)
     if not found["confidential"]:
         return
     mine = found["steward"]
     names = ", ".join(mine["conditions"])
-    say(
-        f"Verdict:    {'passed' if mine['passed'] else 'FAILED, and accepted by its maker'}"
-        + (f" ({names})" if names else ""),
-        None if mine["passed"] else "yellow",
+    fit = FIT_WORDS.get(mine["fit_verdict"], "not noted by the version that wrote it")
+    _line("FIT", fit + (f" ({names})" if names else ""), None if mine["passed"] else "yellow")
+    for name in mine["conditions"]:
+        _line("", f"{name}: {CONDITIONS.get(name, 'not met')}", "yellow")
+    disclosure = (mine["disclosure_verdict"] or "not judged").upper()
+    reason = mine["accepted_below_floor"]
+    _line(
+        "DISCLOSURE",
+        disclosure + (f"; accepted: {reason}" if reason else ""),
+        None if disclosure == "MET" else "yellow",
     )
-    say(f"Flagged:    {mine['flagged']} of {public['records']} records")
-    sd = mine["smallest_sd"]
+    _line("Flagged", f"{mine['flagged']} of {found['public']['records']} records")
+    within, sd, floor = (mine[name] for name in ("weakest_within", "smallest_sd", "floor"))
+    if within is not None:
+        _line(
+            "Weakest", f"placed within {placed_within(within)} by an intruder who knows the others"
+        )
     if sd is not None:
-        say(f"Smallest sd left to an intruder who knows all others: {sd:.2g}, modelled scale")
-    floor = mine["floor"]
+        _line("Smallest sd", f"{sd:.2g}, modelled scale, by the lower bound of every record")
     if floor is not None:
-        say(f"Floor:      {floor['sd']:g}, {floor['records_below']} records below it")
+        asked = floor.get("asked", f"{floor['sd']:g}")
+        _line("Floor", f"{asked}, {floor['records_below']} records below it")
     if mine["report"]:
-        say(f"Read first: {mine['report']}")
+        say(f"{'Read first:':<13}{mine['report']}")
+    for one in found["published"]:
+        what = "Published: " if one["complete"] else "Interrupted while published:"
+        say(f"{what} {one['to']}, {one['at'][:16].replace('T', ' ')} UTC, by {one['by']}")
+    if not found["published"]:
+        _line("Published", "never; dsstan publish RELEASE --to DIR")
     for name in found["open_to_others"]:
         say(f"OPEN TO OTHERS: {name}; chmod go-rwx it", "yellow")
+
+
+def _show_public(found: Mapping[str, Any]) -> None:
+    """What the public part says of itself."""
+    public = found["public"]
+    model = public["model"]
+    say(f"{'Release:':<13}{found['path']} ({' and '.join(found['parts'])})")
+    made = f"made by {public['software']}"
+    _line("Records", f"{public['records']}, {public['copies']} copies, {made}")
+    columns = ", then ".join(public["synthetic_columns"])
+    _line("Synthetic", f"{columns}; all other columns are as collected")
+    steps = public["chain"] or [{"model": model}]
+    for number, step in enumerate(steps, 1):
+        mark = f" {number}" if len(steps) > 1 else ""
+        own = step["model"]
+        _line(f"Model{mark}", f"{own['formula']}; {own['outcome']}; {own['spatial_effect']}")
+        _line(f"Protection{mark}", f"{own['protection']}, carrying {own['effect']}")
+    _line("Distance", f"{model['distance']}, in {model['unit']}s")
+    _line("Rounding", public["rounding"])
+    _line("Combine by", public["combining_rule"] or "nothing, there is one copy")
+
+
+def _line(label: str, text: str, style: str | None = None) -> None:
+    """A label and its text, in lines that end between words."""
+    start = f"{label}:" if label else ""
+    show_lines(wrapped(f"{start:<13}{text}", style, indent=13))

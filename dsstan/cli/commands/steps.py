@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dsstan.cli.dry_run import Plan
 from dsstan.cli.job import arguments_of
-from dsstan.cli.options import Run, Source, Writing, built, signature_of
+from dsstan.cli.options import Run, Source, TableFile, Writing, built, signature_of
 from dsstan.cli.phases import phases
 from dsstan.cli.print_release import print_steps
 from dsstan.cli.session import SESSION
@@ -22,12 +22,12 @@ from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import ConvergenceError, InputError
 from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed
-from dsstan.release.reading import needed_columns, read_table
-from dsstan.release.write import check_format, check_target
+from dsstan.release.reading import needed_columns
+from dsstan.release.whole_folder import check_target
+from dsstan.release.write import check_format
 from dsstan.table.cells import check_cells
+from dsstan.table.formulas.formula import parse
 from dsstan.table.problem import Problem
-
-__all__ = ["OF_A_STEP", "chain_workdir", "run_chain"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +38,16 @@ class _OfAChain:
 
 
 _HEAD = signature_of(
-    "table coords out_folder crs distance copies seed engine format chains warmup samples "
-    "adapt_delta accept_failed strict csv_text no_report workdir",
+    "table coords out_folder sep decimal thousands encoding na crs distance copies seed engine "
+    "format chains warmup samples adapt_delta accept_failed strict publish accept_proxy csv_text "
+    "no_report workdir ledger",
     *(_OfAChain, Source, ReleaseOptions, Writing, Run),
 )
 """What stands above the steps."""
 
 _STEP = signature_of(
-    "formula outcome threshold correlation neighbour gamma protection cov_model phi_bounds "
-    "rounding offset cuts closed likelihood groups",
+    "formula outcome threshold correlation neighbour by_site weights gamma protection cov_model "
+    "phi_bounds rounding offset cuts closed likelihood groups",
     *(Source, StepModel, ReleaseOptions),
 )
 """What a step may say."""
@@ -57,7 +58,16 @@ _NOT_HERE = "a job with steps has none: no intruder is assessed there, and no ga
 _ELSEWHERE = {
     **dict.fromkeys(_STEP.parameters, _OF_STEPS),
     **dict.fromkeys(
-        ("missing", "imputations", "floor", "accept_below_floor", "absolute"), _NOT_HERE
+        (
+            "missing",
+            "imputations",
+            "floor",
+            "attribution",
+            "accept_below_floor",
+            "reason",
+            "absolute",
+        ),
+        _NOT_HERE,
     ),
     "by_row_groups": "a job with steps reads the whole table",
 }
@@ -75,21 +85,9 @@ class _Step:
 
 
 def run_chain(content: Mapping[str, Any], path: Path, how: Run) -> None:
-    """Make the release that a job with steps describes.
+    """Make the release that the content of a job file with steps describes.
 
-    Parameters
-    ----------
-    content
-        Of the job file.
-    path
-        The file.
-    how
-        How the command runs and what it prints.
-
-    Raises
-    ------
-    InputError
-        If the job can't be read, or its steps make no chain; before any sampling.
+    Raises InputError if the job can't be read, or its steps make no chain; before any sampling.
     """
     head = _head(content, path)
     writing, options = built(Writing, head), built(ReleaseOptions, head)
@@ -115,10 +113,10 @@ def run_chain(content: Mapping[str, Any], path: Path, how: Run) -> None:
     )
 
 
-def chain_workdir(content: Mapping[str, Any], path: Path) -> Path | None:
-    """The working folder that a job names, if any."""
-    folder: Path | None = _head(content, path)["workdir"]
-    return folder
+def chain_folders(content: Mapping[str, Any], path: Path) -> tuple[Path | None, Path | None]:
+    """The working folder and the ledger that a job names, if any."""
+    head = _head(content, path)
+    return head["workdir"], head["ledger"]
 
 
 def _head(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -146,17 +144,28 @@ def _prepared(head: Mapping[str, Any], steps: list[_Step]) -> list[Problem]:
     """The problems of the steps, checked as a chain."""
     with phase("reading"):
         used = set().union(*(needed_columns(step.formula, head["coords"]) for step in steps))
-        used |= {name for step in steps for name in step.model.other_columns}
-        table = read_table(head["table"], used)
-        check_cells(table, head["format"], head["csv_text"])
+        for step in steps:
+            used |= {*step.model.other_columns, *step.options.rule_columns}
+        table = built(TableFile, head).read_used(used)
+        held = [name for name in table.columns if name in used or name in (head["publish"] or ())]
+        check_cells(table[held], head["format"], head["csv_text"])
         problems: list[Problem] = []
+        made = []
         for step in steps:
             with _named(step.name):
-                problem = prepare_release(table, step.formula, step.options)
+                made.append(parse(step.formula).response)
+        for step in steps:
+            with _named(step.name):
+                # A column that is synthetic itself goes out as copies.
+                accepted = [*(step.options.accept_proxy or ()), *made]
+                options = replace(
+                    step.options,
+                    accept_proxy=[name for name in accepted if name in table.columns],
+                )
+                problem = prepare_release(table, step.formula, options)
                 check_chain(problems, problem)
                 step.model.check_problem(problem)
             problems.append(problem)
-        made = [problem.response for problem in problems]
         for number, step in enumerate(steps, 1):
             check_columns(made, step.model.other_columns, number)
         return problems

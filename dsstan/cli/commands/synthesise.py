@@ -4,48 +4,87 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
+
+from dsstan.cli.commands.search import check_search, plan_search, search_release, write_trail
 from dsstan.cli.dry_run import plan_release
+from dsstan.cli.exit_codes import exit_code_of
 from dsstan.cli.options import Run, Source, Writing, takes
-from dsstan.cli.phases import RELEASE_PHASES, phases
-from dsstan.cli.print_release import print_release
+from dsstan.cli.phases import RELEASE_PHASES, SEARCH_PHASES, phases
+from dsstan.cli.print_release import print_refused, print_release
 from dsstan.cli.session import SESSION
-from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.options import SEARCH, ReleaseOptions
 from dsstan.copies.protect import make_release
+from dsstan.core.errors import ConvergenceError, DisclosureError
 from dsstan.core.progress import phase
-from dsstan.release.write import check_format, check_target, measured
-from dsstan.risk.assessment import Assessment, check_floor
+from dsstan.release.reading import needed_columns
+from dsstan.release.whole_folder import check_target
+from dsstan.release.write import check_format
+from dsstan.risk.assessment import measured
+from dsstan.risk.floors import as_floor
+from dsstan.risk.naming import check_attribution
 from dsstan.table.cells import check_cells
 
 
 @takes(
-    "table formula coords out_folder crs distance copies seed threshold correlation neighbour "
-    "gamma protection engine format absolute chains warmup samples adapt_delta cov_model "
-    "covariance neighbours phi_bounds accept_failed strict rounding missing imputations csv_text "
-    "floor accept_below_floor no_report by_row_groups workdir dry_run as_json verbose"
+    "table formula coords out_folder sep decimal thousands encoding na crs distance copies seed "
+    "threshold correlation neighbour by_site weights gamma protection engine format absolute "
+    "chains warmup samples adapt_delta cov_model covariance neighbours phi_bounds accept_failed "
+    "strict rounding missing imputations publish csv_text accept_proxy floor attribution "
+    "accept_below_floor reason no_report by_row_groups workdir ledger "
+    "dry_run as_json verbose"
 )
 def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: Run) -> None:
     """Make a release from a confidential table."""
     target = check_target(writing.out_folder)
     check_format(writing.format, options.by_row_groups)
-    check_floor(writing.floor)
+    floor = as_floor(writing.floor)
+    check_attribution(writing.attribution)
+    check_search(options, writing)
     SESSION.targets.append(target)
     if how.dry_run:
         with phases(("reading", "rehearsal")):
             table = _table(source, options, writing)
-            plan = plan_release(table, source.formula, options, floor=writing.floor, target=target)
+            planned = plan_search if options.protection == SEARCH else plan_release
+            plan = planned(table, source.formula, options, floor=floor, target=target)
         plan.show("synthesise", as_json=how.as_json)
+        if plan.failures and not options.accept_failed:
+            raise typer.Exit(exit_code_of(ConvergenceError))
         return
-    with phases(RELEASE_PHASES):
-        release = make_release(_table(source, options, writing), source.formula, options)
-        with phase("disclosure"):
-            found = measured(release, absolute=writing.absolute, floor=writing.floor)
+    searches = options.protection == SEARCH
+    searched: tuple[str, ...] = ()
+    refused: DisclosureError | None = None
+    with phases(SEARCH_PHASES if searches else RELEASE_PHASES):
+        table = _table(source, options, writing)
+        if searches:
+            met = search_release(table, source.formula, options, writing)
+            release, found, searched = met.release, met.assessment, met.sentences
+        else:
+            release = make_release(table, source.formula, options)
+            with phase("disclosure"):
+                found = measured(
+                    release,
+                    absolute=writing.absolute,
+                    floor=floor,
+                    attribution=writing.attribution,
+                )
         with phase("writing"):
-            writing.write(release, found if isinstance(found, Assessment) else None)
+            try:
+                writing.write(release, found)
+            except DisclosureError as error:
+                refused = error
+            else:
+                if searches:
+                    write_trail(met, writing)
+    if refused is not None:
+        print_refused(release, found, searched, as_json=how.as_json, verbose=how.verbose)
+        raise refused
     print_release(
         *(release, found, target),
         report=not writing.no_report,
         as_json=how.as_json,
         verbose=how.verbose,
+        searched=searched,
     )
 
 
@@ -53,6 +92,8 @@ def _table(source: Source, options: ReleaseOptions, writing: Writing) -> Any:
     """The needed columns, checked as they will be written; the path, for a table by row groups."""
     if options.by_row_groups:
         return source.table
-    table = source.read(options.coords)
-    check_cells(table, writing.format, writing.csv_text)
+    table = source.read(options)
+    going = needed_columns(source.formula, options.coords or ()) | set(options.publish or ())
+    held = [name for name in table.columns if name in going]
+    check_cells(table[held], writing.format, writing.csv_text)
     return table

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, check_count
 from dsstan.covariance.base import Conditional, Covariance, Parameters, SpatialModel, Terms
 from dsstan.covariance.process.knots import PLACEMENTS, place_knots
@@ -16,8 +14,6 @@ from dsstan.covariance.process.latent import ProcessLatentModel
 from dsstan.covariance.process.statistics import PredictiveProcessStatistics
 
 __all__ = ["PredictiveProcess", "PredictiveProcessStatistics", "ProcessLatentModel", "place_knots"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class PredictiveProcess(Covariance):
     has_attacker: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_count("knots", self.knots)
+        object.__setattr__(self, "knots", check_count("knots", self.knots))
         if self.placement not in PLACEMENTS:
             raise InputError(
                 f"placement must be one of {', '.join(PLACEMENTS)}, got {self.placement!r}"
@@ -65,7 +61,11 @@ class PredictiveProcess(Covariance):
         return ProcessLatentModel(model, self.knots, self.placement)
 
     def attack_terms(
-        self, model: SpatialModel, points: Sequence[Parameters], carried: Floats
+        self,
+        model: SpatialModel,
+        points: Sequence[Parameters],
+        carried: Floats,
+        noise: Floats | None = None,
     ) -> list[Terms]:
         """Always refused.
 
@@ -80,7 +80,11 @@ class PredictiveProcess(Covariance):
         )
 
     def draws_by_default(
-        self, model: SpatialModel, carried: Floats, records: int | None = None
+        self,
+        model: SpatialModel,
+        carried: Floats,
+        records: int | None = None,
+        noise: Floats | None = None,
     ) -> int:
         """2, the least that are taken; none is used."""
         return 2

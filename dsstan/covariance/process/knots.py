@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, check_count
 from dsstan.covariance.correlation import correlation
 
 __all__ = ["Basis", "basis_at", "knots_of", "place_knots"]
-
-Floats = NDArray[np.float64]
 
 PLACEMENTS = ("kmeans", "grid")
 
@@ -35,7 +33,7 @@ _FINEST = 2**20
 def place_knots(
     sites: Floats, knots: int, placement: str = "kmeans", seed: int | np.random.SeedSequence = 0
 ) -> Floats:
-    """Places of knots, none twice.
+    """Places of knots, none twice, shape (K, 2); under ``"grid"`` at most K of them.
 
     Parameters
     ----------
@@ -49,11 +47,6 @@ def place_knots(
         that have a site within a cell's width, as many as there are below K.
     seed
         Of the k-means; the grid needs none.
-
-    Returns
-    -------
-    ndarray
-        Shape (K, 2); under ``"grid"`` at most K.
 
     Raises
     ------

@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
+from dsstan.core.arrays import Floats
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.latent import require_gaussian
 from dsstan.covariance.process.knots import Basis, basis_at, knots_of
 from dsstan.covariance.protection import removed_variance
 
 __all__ = ["ProcessLatentModel"]
-
-Floats = NDArray[np.float64]
 
 
 class ProcessLatentModel:

@@ -32,15 +32,14 @@ from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
 
+from dsstan.core.arrays import Floats
 from dsstan.core.chebyshev import chebyshev_map, chebyshev_nodes
 from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.likelihood_surface import Rotation, rotate
 from dsstan.covariance.process.knots import basis_at, knots_of
 from dsstan.covariance.protection import removed_variance
+from dsstan.covariance.surface_statistics import Rotation, rotate
 
 __all__ = ["PredictiveProcessStatistics"]
-
-Floats = NDArray[np.float64]
 
 BLOCK = 1024
 """Records that go through a matrix product at a time."""
@@ -99,7 +98,7 @@ class PredictiveProcessStatistics:
         sites, X, y
             Planar coordinates (n, 2), design matrix (n, P) and response (n,).
         a_diag, protection
-            See :func:`dsstan.covariance.likelihood_surface.smoothed_correlation`.
+            See :func:`dsstan.covariance.surface_statistics.smoothed_correlation`.
         cov_model
             Correlation function.
         knots
@@ -132,7 +131,7 @@ class PredictiveProcessStatistics:
         -------
         ndarray
             Shape (G, H, K), scaled as by
-            :func:`dsstan.covariance.likelihood_surface.node_statistics`.
+            :func:`dsstan.covariance.surface_statistics.node_statistics`.
         """
         some = np.arange(len(self.sites)) if records is None else records
         return np.stack([self._node(float(value), r, some) for value in phi])

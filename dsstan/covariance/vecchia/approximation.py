@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, check_count
-from dsstan.covariance.base import Conditional, Covariance, Parameters, SpatialModel, Terms
+from dsstan.covariance.base import (
+    NO_NOISE,
+    Conditional,
+    Covariance,
+    Parameters,
+    SpatialModel,
+    Terms,
+)
 from dsstan.covariance.vecchia.exposure import local_draws, local_terms
 from dsstan.covariance.vecchia.latent import SparseLatentModel
 from dsstan.covariance.vecchia.neighbours import NEIGHBOURS, ORDERINGS
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
-
-__all__ = ["Vecchia"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Vecchia(Covariance):
     sums_over_records: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_count("neighbours", self.neighbours)
+        object.__setattr__(self, "neighbours", check_count("neighbours", self.neighbours))
         if self.ordering not in ORDERINGS:
             raise InputError(
                 f"ordering must be one of {', '.join(ORDERINGS)}, got {self.ordering!r}"
@@ -63,13 +64,29 @@ class Vecchia(Covariance):
         return SparseLatentModel(model, centre, self.neighbours)
 
     def attack_terms(
-        self, model: SpatialModel, points: Sequence[Parameters], carried: Floats
+        self,
+        model: SpatialModel,
+        points: Sequence[Parameters],
+        carried: Floats,
+        noise: Floats | None = None,
     ) -> list[Terms]:
-        """The intruder's terms, each record's from the records around it."""
+        """The intruder's terms, each record's from the records around it.
+
+        Raises
+        ------
+        InputError
+            If noise was added: it is counted under the exact covariance alone.
+        """
+        if noise is not None:
+            raise InputError(NO_NOISE)
         return local_terms(model, points, carried)
 
     def draws_by_default(
-        self, model: SpatialModel, carried: Floats, records: int | None = None
+        self,
+        model: SpatialModel,
+        carried: Floats,
+        records: int | None = None,
+        noise: Floats | None = None,
     ) -> int:
-        """8 draws, of more than 20,000 records 4."""
+        """20 draws; of more than 20,000 records fewer, down to 4 from 100,000 on."""
         return local_draws(records or model.problem.n_records)

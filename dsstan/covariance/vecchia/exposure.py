@@ -1,11 +1,11 @@
 """Information of a release of many records on each record, from the records around it.
 
-The exact attacker (:mod:`dsstan.risk.attacker`) needs the N x N covariance of a copy. The effect of
-a record on a copy through w falls off with distance, so that part is computed from the records
-nearest to it. The effect through the coefficients reaches every copy: that part is exact, with the
-coefficients' covariance and estimate of the whole table, and the information that a copy holds on
-them summed over all records. With H = C + J B (C through w) and Vs = S + J G J', S given the
-coefficients, Woodbury's identity parts a record's information into
+The exact attacker (:mod:`dsstan.risk.intruder.attacker`) needs the N x N covariance of a copy. The
+effect of a record on a copy through w falls off with distance, so that part is computed from the
+records nearest to it. The effect through the coefficients reaches every copy: that part is exact,
+with the coefficients' covariance and estimate of the whole table, and the information that a copy
+holds on them summed over all records. With H = C + J B (C through w) and Vs = S + J G J', S given
+the coefficients, Woodbury's identity parts a record's information into
 
     h' Vs^-1 h = c'u - t'W t + 2 b' G^-1 W t + b' (Q - Q W Q) b,
     S u = c,  t = J'u,  Q = J'S^-1 J,  W = (G^-1 + Q)^-1,
@@ -18,12 +18,13 @@ with more of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.covariance.base import Parameters, SpatialModel, Terms
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.protection import removed_variance
@@ -32,13 +33,11 @@ from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
 __all__ = ["SURROUNDINGS", "left_out", "local_draws", "local_terms"]
 
-Floats = NDArray[np.float64]
-
 SURROUNDINGS = 40
 """Records that each record's terms are taken from, itself among them."""
 
-LOCAL_DRAWS, FEW_DRAWS, MANY_RECORDS = 8, 4, 20_000
-"""Posterior draws to average over, and beyond so many records."""
+MOST_DRAWS, FEWEST_DRAWS, TERMS = 20, 4, 400_000
+"""Most and fewest posterior draws to average over, and about how many terms of all records."""
 
 CHECKED = 200
 """Records of the sample that is worked out again with more surroundings."""
@@ -46,10 +45,13 @@ CHECKED = 200
 MORE = 3
 """How many times more."""
 
+QUERIES = 200_000
+"""Records that are worked out at a time, which bounds the memory."""
+
 
 def local_draws(n: int) -> int:
     """Default number of posterior draws that the terms of n records are averaged over."""
-    return FEW_DRAWS if n > MANY_RECORDS else LOCAL_DRAWS
+    return max(FEWEST_DRAWS, min(MOST_DRAWS, TERMS // n))
 
 
 def left_out(
@@ -84,19 +86,14 @@ def left_out(
         chosen = rng.permutation(group)[: CHECKED // 2]
         some.append(chosen)
         counts.append(np.full(chosen.size, group.size / max(1, chosen.size)))
-    who, sample_weight = np.concatenate(some), np.concatenate(counts)
+    who, each = np.concatenate(some), np.concatenate(counts)
     ones = np.ones(model.problem.n_records)
+    sources = [_Source.of(model, [p], carried), _Source.of(free, [unrestricted], ones)]
     sds = []
     for count in (SURROUNDINGS, MORE * SURROUNDINGS):
-        more: dict[str, Any] = {
-            "surroundings": count,
-            "records": who,
-            "sample_weight": sample_weight,
-        }
-        found = local_terms(model, [p], carried, **more)[0]
-        alone = local_terms(free, [unrestricted], ones, **more)[0].precision
-        assert alone is not None
-        sds.append(1.0 / np.sqrt(alone + copies * found.information))
+        own, alone = (source.terms(who, count, each)[0] for source in sources)
+        assert alone.precision is not None
+        sds.append(1.0 / np.sqrt(alone.precision + copies * own.information))
     return float(np.max(sds[0] / sds[1] - 1.0, initial=0.0))
 
 
@@ -106,10 +103,8 @@ def local_terms(
     carried: Floats,
     *,
     surroundings: int = SURROUNDINGS,
-    records: NDArray[np.intp] | None = None,
-    sample_weight: Floats | None = None,
 ) -> list[Terms]:
-    """Terms of records at each of some draws, from the records around them.
+    """Terms of all records at each of some draws, from the records around each.
 
     Parameters
     ----------
@@ -121,10 +116,6 @@ def local_terms(
         Factor on w in the copies, shape (N,).
     surroundings
         Number of records, the record itself among them.
-    records
-        Positions; by default all.
-    sample_weight
-        Of a sample, how many records of the table each represents in the sum over all records.
 
     Returns
     -------
@@ -132,19 +123,80 @@ def local_terms(
         One a draw, arrays of one value a record; ``precision`` is P_ii of the fitted model, 0 for
         records that do not inform it.
     """
-    problem = model.problem
-    who = np.arange(problem.n_records) if records is None else records
-    near = _around(problem.sites, who, min(surroundings, problem.n_records))
-    usual: dict[str, Any] = {"neighbours": NEIGHBOURS, "ordering": ORDERINGS[0]}
-    settings = usual | model.covariance.settings
-    source = VecchiaStatistics.of_model(model, settings["neighbours"], settings["ordering"])
-    each = np.ones(len(who)) if sample_weight is None else sample_weight
-    return [_at_draw(model, p, carried, near, source, each) for p in points]
+    return _Source.of(model, points, carried).terms(None, surroundings)
 
 
-def _around(sites: Floats, who: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """What the terms at some draws are made from.
+
+    ``beta`` (S, P) and ``cov`` (S, P, P) are the coefficients and their covariance by Vecchia's
+    approximation of the whole table; ``theta`` (S, 3) is sigma_sq, tau_sq and phi.
+    """
+
+    model: SpatialModel
+    carried: Floats
+    beta: Floats
+    cov: Floats
+    theta: Floats
+
+    @classmethod
+    def of(cls, model: SpatialModel, points: Sequence[Parameters], carried: Floats) -> _Source:
+        usual: dict[str, Any] = {"neighbours": NEIGHBOURS, "ordering": ORDERINGS[0]}
+        settings = usual | model.covariance.settings
+        source = VecchiaStatistics.of_model(model, settings["neighbours"], settings["ordering"])
+        theta = np.array([[p.sigma_sq, p.tau_sq, p.phi] for p in points])
+        found = source.coefficients_at(theta)
+        beta, cov = (np.stack(part) for part in zip(*found, strict=True))
+        return cls(model, carried, beta, cov, theta)
+
+    def terms(
+        self,
+        records: Indices | None,
+        surroundings: int,
+        sample_weight: Floats | None = None,
+    ) -> list[Terms]:
+        """Terms of some records, by default all, at each draw.
+
+        Of a sample, ``sample_weight`` is how many records of the table each represents in the sum
+        over all records.
+        """
+        n = self.model.problem.n_records
+        tree = cKDTree(self.model.problem.sites)
+        # All records, those that are near one another in turn: what they share is at hand.
+        who = tree.indices if records is None else records
+        to = who if records is None else np.arange(len(who))
+        parts = self._parts(tree, who, to, min(surroundings, n))
+        each = np.ones(len(who)) if sample_weight is None else sample_weight
+        return [_whole(part, cov, each) for part, cov in zip(parts, self.cov, strict=True)]
+
+    def _parts(self, tree: cKDTree, who: Indices, to: Indices, count: int) -> Floats:
+        """What the terms of records ``who`` are made of, in the rows ``to``; see
+        ``dsstan.covariance.vecchia.exposure_kernel.surroundings_sums``."""
+        # numba takes half a second to import, and a table of a few hundred records needs none.
+        from dsstan.covariance.vecchia.exposure_kernel import surroundings_sums
+        from dsstan.covariance.vecchia.kernels import PARALLEL
+
+        model, problem = self.model, self.model.problem
+        there = np.zeros(problem.n_records, dtype=bool)
+        there[model.informing] = True
+        removed = removed_variance(model.A, model.protection)
+        out = np.empty((len(self.theta), len(who), 4 + 4 * problem.n_terms))
+        for begin in range(0, len(who), QUERIES):
+            some = slice(begin, begin + QUERIES)
+            near = _around(tree, who[some], count)
+            with PARALLEL:
+                out[:, to[some]] = surroundings_sums(
+                    *(near, problem.sites, model.A, self.carried, removed, there),
+                    *(problem.X, problem.y, self.beta, self.cov, self.theta),
+                    correlation_code(model.cov_model),
+                )
+        return out
+
+
+def _around(tree: cKDTree, who: Indices, count: int) -> Indices:
     """The nearest records of each, itself first, shape (len(who), count)."""
-    near = np.asarray(cKDTree(sites).query(sites[who], k=np.arange(1, count + 1), workers=-1)[1])
+    near = np.asarray(tree.query(tree.data[who], k=np.arange(1, count + 1), workers=-1)[1])
     itself = near == who[:, None]
     # Where many share a site the record may not be among its own nearest.
     near[~itself.any(axis=1), -1] = who[~itself.any(axis=1)]
@@ -154,33 +206,11 @@ def _around(sites: Floats, who: NDArray[np.intp], count: int) -> NDArray[np.intp
     return near.astype(np.intp)
 
 
-def _at_draw(
-    model: SpatialModel,
-    p: Parameters,
-    carried: Floats,
-    near: NDArray[np.intp],
-    source: VecchiaStatistics,
-    sample_weight: Floats,
-) -> Terms:
-    """Terms at one draw."""
-    # numba takes half a second to import, and a table of a few hundred records needs none.
-    from dsstan.covariance.vecchia.exposure_kernel import surroundings_sums
-    from dsstan.covariance.vecchia.kernels import PARALLEL
-
-    problem = model.problem
-    beta, cov = source.coefficients(p.sigma_sq, p.tau_sq, p.phi)
-    k = len(beta)
-    there = np.zeros(problem.n_records, dtype=bool)
-    there[model.informing] = True
-    removed = removed_variance(model.A, model.protection)
-    with PARALLEL:
-        found = surroundings_sums(
-            *(near, problem.sites, model.A, carried, p.tau_sq + p.sigma_sq * removed, there),
-            *(problem.X, np.where(there, problem.y - problem.X @ beta, 0.0), cov),
-            *(p.sigma_sq, p.tau_sq, p.phi, correlation_code(model.cov_model)),
-        ).T
-    information, exposure, score, precision = found[:4]
-    t, J, SJ, b = (found[4 + i * k : 4 + (i + 1) * k].T for i in range(4))
+def _whole(found: Floats, cov: Floats, sample_weight: Floats) -> Terms:
+    """The terms at one draw, from parts of each record of shape (n, 4 + 4 P)."""
+    k = len(cov)
+    information, exposure, score, precision = found[:, :4].T.copy()
+    t, J, SJ, b = (found[:, 4 + i * k : 4 + (i + 1) * k] for i in range(4))
     Q = (J * sample_weight[:, None]).T @ SJ
     Q = 0.5 * (Q + Q.T)
     outer = np.linalg.inv(cov)

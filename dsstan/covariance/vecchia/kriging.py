@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from dsstan.covariance.vecchia.kernels import PARALLEL, conditional_weights
+from dsstan.core.arrays import Floats
+from dsstan.covariance.vecchia.factor_kernels import conditional_weights
+from dsstan.covariance.vecchia.kernels import PARALLEL
 from dsstan.covariance.vecchia.neighbours import Neighbours
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
 __all__ = ["AROUND", "krige", "universal_kriging"]
-
-Floats = NDArray[np.float64]
 
 AROUND = 60
 """Records that a place is predicted from, on all its sides."""
@@ -29,7 +28,7 @@ def krige(
     around: int = AROUND,
     own: Floats | None = None,
 ) -> Floats:
-    """Conditional means of a process of zero mean at places, each from its nearest sites.
+    """Conditional means at places of a process of zero mean, each from its nearest sites, (q,).
 
     Parameters
     ----------
@@ -43,11 +42,6 @@ def krige(
         Number of distinct sites that each place is given.
     own
         Variance of each site's value without the nugget, 1 where it is not given, shape (n,).
-
-    Returns
-    -------
-    ndarray
-        Shape (q,).
     """
     if r > 0.0:
         sites, values, own = _by_site(sites, values, r if own is None else own - 1.0 + r, r)

@@ -17,26 +17,21 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, cg
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import EngineError
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.latent import require_gaussian
 from dsstan.covariance.protection import removed_variance
-from dsstan.covariance.vecchia.kernels import (
-    PARALLEL,
-    conditional_weights,
-    unwind,
-    unwind_transposed,
-)
+from dsstan.covariance.vecchia.factor_kernels import conditional_weights, unwind, unwind_transposed
+from dsstan.covariance.vecchia.kernels import PARALLEL
 from dsstan.covariance.vecchia.kriging import krige
 from dsstan.covariance.vecchia.neighbours import neighbours_of
 from dsstan.covariance.vecchia.preconditioner import NearPrecision
 
 __all__ = ["RESIDUAL", "SparseLatentModel"]
-
-Floats = NDArray[np.float64]
 
 RESIDUAL = 1e-8
 """Relative residual at which conjugate gradients stop."""
@@ -62,8 +57,8 @@ class SparseLatentModel:
 
     Attributes
     ----------
-    worst_residual, most_iterations
-        Of the solves so far.
+    worst_residual
+        Of the solves so far, relative.
     """
 
     def __init__(
@@ -80,14 +75,14 @@ class SparseLatentModel:
         self.a_rows = model.A[self.rows]
         self.y, self.X = problem.y[self.rows], problem.X[self.rows]
         self.code = correlation_code(model.cov_model)
-        first = np.unique(problem.site, return_index=True)[1]
+        first = np.unique(problem.site_index, return_index=True)[1]
         near = neighbours_of(problem, first, neighbours, ordering)
         # From here on sites are numbered by their place in the ordering.
         place = np.empty(near.order.size, dtype=np.intp)
         place[near.order] = np.arange(near.order.size)
         self.sites = np.ascontiguousarray(problem.unique_sites[near.order])
         self.earlier = near.earlier
-        self.site = place[problem.site]
+        self.site = place[problem.site_index]
         self.site_rows = self.site[self.rows]
         self.ones = np.ones(len(self.sites))
         # Records with a spatial effect, for the preconditioner.
@@ -99,7 +94,7 @@ class SparseLatentModel:
         self.response_a = np.ascontiguousarray(self.a_rows[ordered])
         self.removed = removed_variance(self.a_rows, model.protection)
         self.own = self.response_a**2 + self.removed[ordered]
-        self.worst_residual, self.most_iterations = 0.0, 0
+        self.worst_residual = 0.0
         self._process = lru_cache(maxsize=1)(self._weights)
         self.near = NearPrecision(
             self.response_sites,
@@ -170,29 +165,19 @@ class SparseLatentModel:
             out[self.response_rows] = inside / p.sigma_sq
             return out
 
-        x, residual = np.zeros_like(right), right.copy()
-        scale = float(np.linalg.norm(right))
-        if scale == 0.0:
-            return x
-        z = nearly(residual)
-        direction, rho = z.copy(), float(residual @ z)
-        for iteration in range(1, MOST_ITERATIONS + 1):
-            q = times(direction)
-            step = rho / float(direction @ q)
-            x += step * direction
-            residual -= step * q
-            size = float(np.linalg.norm(residual)) / scale
-            if size < RESIDUAL:
-                self.worst_residual = max(self.worst_residual, size)
-                self.most_iterations = max(self.most_iterations, iteration)
-                return x
-            z = nearly(residual)
-            before, rho = rho, float(residual @ z)
-            direction = z + (rho / before) * direction
-        raise EngineError(
-            f"the spatial effect was not found: after {MOST_ITERATIONS} conjugate gradients the "
-            f"relative residual is {size:.1g}, above {RESIDUAL:g}. Fit with more neighbours"
+        shape = (right.size, right.size)
+        system, near = (
+            LinearOperator(shape, matvec=product, dtype=np.float64) for product in (times, nearly)
         )
+        x, unsolved = cg(system, right, rtol=RESIDUAL, maxiter=MOST_ITERATIONS, M=near)
+        size = np.linalg.norm(right - times(x)) / (np.linalg.norm(right) or 1.0)
+        if unsolved:
+            raise EngineError(
+                f"the spatial effect was not found: after {MOST_ITERATIONS} conjugate gradients "
+                f"the relative residual is {size:.1g}, above {RESIDUAL:g}. Fit with more neighbours"
+            )
+        self.worst_residual = max(self.worst_residual, float(size))
+        return np.asarray(x)
 
     def draw(self, p: Parameters, rng: np.random.Generator) -> Floats:
         """One draw of w at all records, shape (N,)."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError
 from dsstan.table.problem import Problem
 
@@ -29,7 +30,6 @@ __all__ = [
     "order_places",
 ]
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 NEIGHBOURS = 15
@@ -74,9 +74,7 @@ _KNOWN: WeakKeyDictionary[Problem, dict[tuple[int, str, bytes], Neighbours]] = W
 """Orderings of problems that are still in use, by settings and records."""
 
 
-def neighbours_of(
-    problem: Problem, rows: NDArray[np.intp], neighbours: int, ordering: str
-) -> Neighbours:
+def neighbours_of(problem: Problem, rows: Indices, neighbours: int, ordering: str) -> Neighbours:
     """Ordering and neighbours of some records of a problem, found once for all its fits.
 
     Parameters
@@ -156,7 +154,9 @@ def _boxes(places: Floats) -> tuple[NDArray[Any], ...]:
 
 
 def earlier_neighbours(places: Floats, neighbours: int) -> NDArray[np.int32]:
-    """The m nearest of the earlier places, for each of places in an order.
+    """The m nearest of the earlier places, nearest first, for each place in an order, shape (n, m).
+
+    -1 where a place has fewer before it.
 
     Parameters
     ----------
@@ -164,11 +164,6 @@ def earlier_neighbours(places: Floats, neighbours: int) -> NDArray[np.int32]:
         In the order, shape (n, 2).
     neighbours
         m, from 1.
-
-    Returns
-    -------
-    ndarray
-        Shape (n, m), nearest first, -1 where a place has fewer before it.
     """
     n = len(places)
     m = min(neighbours, max(1, n - 1))

@@ -16,11 +16,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from dsstan.covariance.vecchia.kernels import PARALLEL, conditional_weights, wind, wind_transposed
+from dsstan.core.arrays import Floats
+from dsstan.covariance.vecchia.factor_kernels import conditional_weights, wind, wind_transposed
+from dsstan.covariance.vecchia.kernels import PARALLEL
 
 __all__ = ["NearPrecision"]
-
-Floats = NDArray[np.float64]
 
 RECORDS_EACH, MOST_KNOTS = 200, 2000
 """Records for each knot, and most knots."""

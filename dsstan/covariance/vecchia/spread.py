@@ -19,11 +19,13 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsstan._version import __version__
+from dsstan.core.arrays import Floats
 from dsstan.core.distributed import connect
 from dsstan.core.errors import InputError
 from dsstan.core.executors import Executor, ThisProcess
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DistributedStatistics", "KeptSums", "kept_seed", "spread"]
 
-Floats = NDArray[np.float64]
 Records = NDArray[np.int64]
 
 _LOG = logging.getLogger("dsstan")
@@ -49,7 +50,7 @@ MOST_BLOCKS = 64
 TASKS_EACH = 8
 """Tasks for each worker, at least where there are blocks enough, so that none waits for long."""
 
-_FORMAT = "1"
+_FORMAT = "2"
 """Changes with the meaning of what is kept."""
 
 
@@ -133,7 +134,7 @@ def block_sums(
     r: Floats,
     code: int,
 ) -> Floats:
-    """The sums of some blocks at one value of phi.
+    """The sums of some blocks at one value of phi, shape (blocks, K, H).
 
     Parameters
     ----------
@@ -145,11 +146,6 @@ def block_sums(
         From which of them to before which, low at the beginning of a block.
     phi, r, code
         See :func:`dsstan.covariance.vecchia.kernels.node_sums`.
-
-    Returns
-    -------
-    ndarray
-        Shape (blocks, K, H).
     """
     from dsstan.covariance.vecchia.kernels import PARALLEL, node_sums
 
@@ -161,7 +157,7 @@ def block_sums(
 class KeptSums:
     """Sums of finished nodes in a private folder, one file each, or nowhere. Confidential.
 
-    A file is an array of NumPy's format and its checksum, written whole and then renamed. Its
+    A file is an archive of NumPy's, which has a checksum, written whole and then renamed. Its
     name is a hash of all that the sums depend on, so that sums of other data never match.
 
     Parameters
@@ -198,12 +194,9 @@ class KeptSums:
         if self.folder is None:
             return None
         try:
-            content = (self.folder / f"{name}.npy").read_bytes()
-            body, checksum = content[:-32], content[-32:]
-            if hashlib.sha256(body).digest() != checksum:
-                return None
-            found = np.load(io.BytesIO(body), allow_pickle=False)
-        except (OSError, ValueError, EOFError):
+            with np.load(self.folder / f"{name}.npz", allow_pickle=False) as archive:
+                found = archive["sums"]
+        except (OSError, ValueError, EOFError, KeyError, BadZipFile):
             return None
         if found.shape != shape or found.dtype != np.float64:
             return None
@@ -214,10 +207,8 @@ class KeptSums:
         """Keep sums."""
         if self.folder is not None:
             body = io.BytesIO()
-            np.save(body, np.ascontiguousarray(values), allow_pickle=False)
-            content = body.getvalue()
-            checksum = hashlib.sha256(content).digest()
-            keep_private(self.folder / f"{name}.npy", content + checksum)
+            np.savez(body, sums=values)
+            keep_private(self.folder / f"{name}.npz", body.getvalue())
             self.written_count += 1
 
 

@@ -21,17 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.correlation import correlation_code
-from dsstan.covariance.likelihood_surface import Rotation, coefficients_at, rotate
 from dsstan.covariance.protection import removed_variance
+from dsstan.covariance.surface_statistics import Rotation, coefficients_at, rotate
 from dsstan.covariance.vecchia.neighbours import Neighbours, neighbours_of
 from dsstan.table.problem import Problem
 
 __all__ = ["VecchiaStatistics"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +79,7 @@ class VecchiaStatistics:
     def of(
         cls,
         problem: Problem,
-        rows: NDArray[np.intp],
+        rows: Indices,
         *,
         a_diag: Floats,
         protection: str,
@@ -95,7 +94,7 @@ class VecchiaStatistics:
         problem, rows
             The prepared table and the positions of its n informing records.
         a_diag, protection
-            Of those records; see :func:`dsstan.covariance.likelihood_surface.smoothed_correlation`.
+            Of those records; see :func:`dsstan.covariance.surface_statistics.smoothed_correlation`.
         cov_model
             Correlation function.
         neighbours, ordering
@@ -150,10 +149,18 @@ class VecchiaStatistics:
         )
 
     def coefficients(self, sigma_sq: float, tau_sq: float, phi: float) -> tuple[Floats, Floats]:
-        """See :func:`dsstan.covariance.likelihood_surface.coefficients_at`."""
-        r = tau_sq / sigma_sq
-        found = self.sums(np.array([phi]), np.array([r]))[0, 0]
-        return coefficients_at(self.rotation, found, sigma_sq, r)
+        """See :func:`dsstan.covariance.surface_statistics.coefficients_at`."""
+        return self.coefficients_at(np.array([[sigma_sq, tau_sq, phi]]))[0]
+
+    def coefficients_at(self, theta: Floats) -> list[tuple[Floats, Floats]]:
+        """:meth:`coefficients` at each row (sigma_sq, tau_sq, phi) of a matrix, in one pass."""
+        sigma_sq, r = theta[:, 0], theta[:, 1] / theta[:, 0]
+        phi, node = np.unique(theta[:, 2], return_inverse=True)
+        found = self.sums(phi, r)[node, np.arange(len(theta))]
+        return [
+            coefficients_at(self.rotation, one, float(s), float(ratio))
+            for one, s, ratio in zip(found, sigma_sq, r, strict=True)
+        ]
 
     def sums(self, phi: Floats, r: Floats, records: NDArray[np.int64] | None = None) -> Floats:
         """Statistics at every node.
@@ -170,7 +177,7 @@ class VecchiaStatistics:
         -------
         ndarray
             Shape (G, H, K), scaled as by
-            :func:`dsstan.covariance.likelihood_surface.node_statistics`.
+            :func:`dsstan.covariance.surface_statistics.node_statistics`.
         """
         some = np.arange(len(self.sites)) if records is None else records
         found = self.block_sums(np.ascontiguousarray(phi, dtype=np.float64), r, some)

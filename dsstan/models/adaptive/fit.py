@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import stan_seed
@@ -45,12 +45,11 @@ from dsstan.table.problem import Problem, require_complete
 
 __all__ = ["RULES", "AdaptiveFit", "AdaptiveRule", "fit_adaptive"]
 
-Floats = NDArray[np.float64]
 
 PROTECTIONS = tuple(name for name in ALL if not protection_of(name).flagged_leave)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AdaptiveFit(Fit):
     """A posterior whose A changes from draw to draw.
 
@@ -147,11 +146,11 @@ def fit_adaptive(
     covariance: str | Covariance | None = None,
     priors: Priors | None = None,
     engine: str = "auto",
-    chains: int = 4,
-    warmup: int = 1000,
-    samples: int = 1000,
-    adapt_delta: float = 0.9,
-    max_treedepth: int = 10,
+    chains: int = SamplerSettings.chains,
+    warmup: int = SamplerSettings.warmup,
+    samples: int = SamplerSettings.samples,
+    adapt_delta: float = SamplerSettings.adapt_delta,
+    max_treedepth: int = SamplerSettings.max_treedepth,
     nodes: tuple[int, int] | None = None,
     seed: int | None = None,
     progress: bool | None = None,

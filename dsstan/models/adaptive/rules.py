@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
 from dsstan.covariance.correlation import correlation_distance, dissimilarity
 from dsstan.models.weights import PAPER_CORRELATION
-
-Floats = NDArray[np.float64]
 
 RULES = ("ratio", "alpha", "step")
 
@@ -78,16 +76,7 @@ class AdaptiveRule:
         return np.asarray(np.maximum(0.0, self.kink / ratio - 1.0))
 
     def diagonal(self, nearest: Floats, phi: float, r: float, cov_model: str) -> Floats:
-        """Diagonal of A, shape (N,); section 6 of the paper.
-
-        Parameters
-        ----------
-        nearest
-            Distance of each record to its neighbour, shape (N,).
-        phi, r
-            Decay and nugget ratio.
-        cov_model
-            Correlation function.
+        """Diagonal of A by the distances to neighbours, both of shape (N,); section 6 of the paper.
 
         Examples
         --------

@@ -6,27 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from threadpoolctl import threadpool_limits
 
+from dsstan.core.arrays import Floats
 from dsstan.core.chebyshev import ChebyshevGrid, log_position_inv
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.correlation import correlation
-from dsstan.covariance.likelihood_surface import (
-    HELD_OUT_PHI,
-    TOLERANCE,
+from dsstan.covariance.likelihood_surface import HELD_OUT_PHI, TOLERANCE, Surface, error_at
+from dsstan.covariance.protection import protection_of, removed_variance
+from dsstan.covariance.surface_statistics import (
     Rotation,
-    Surface,
-    error_at,
     node_statistics,
     response_log_density,
     rotate,
 )
-from dsstan.covariance.protection import protection_of, removed_variance
 from dsstan.models.adaptive.rules import AdaptiveRule
-
-Floats = NDArray[np.float64]
 
 NODES = ((32, 28), (48, 42), (64, 56))
 """Nodes (G, H) tried until the tolerance is met; H on each side of the kink."""
@@ -57,7 +52,7 @@ class Setting:
     cov_model: str
 
     def statistics(self, z: Floats, phi: float, r: Floats) -> Floats:
-        """Scaled statistics as :func:`dsstan.covariance.likelihood_surface.node_statistics` gives
+        """Scaled statistics as :func:`dsstan.covariance.surface_statistics.node_statistics` gives
         them.
 
         Where A does not depend on r one reduction serves all r, else each takes a factor.
@@ -144,6 +139,8 @@ def build_adaptive_surface(
 ) -> AdaptiveSurface:
     """Surface whose error at held-out points is below the tolerance.
 
+    Raises SurfaceError if the error is not below the tolerance.
+
     Parameters
     ----------
     setting
@@ -156,11 +153,6 @@ def build_adaptive_surface(
         (G, H), H on each side of the kink; by default as many as the tolerance needs.
     tolerance, seed, advance
         See :func:`dsstan.covariance.likelihood_surface.build_surface`.
-
-    Raises
-    ------
-    SurfaceError
-        If the error is not below the tolerance.
     """
     if nodes is not None:
         tried: tuple[tuple[int, int], ...] = (nodes,)

@@ -1,6 +1,6 @@
 """Responses of which each record's bracket is kept."""
 
 from dsstan.models.brackets.fit import BracketedFit, TruncatedFit, fit_bracketed
-from dsstan.models.brackets.limits import Brackets, find_brackets
+from dsstan.models.brackets.limits import CLOSED, Brackets, find_brackets
 
-__all__ = ["BracketedFit", "Brackets", "TruncatedFit", "find_brackets", "fit_bracketed"]
+__all__ = ["CLOSED", "BracketedFit", "Brackets", "TruncatedFit", "find_brackets", "fit_bracketed"]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import pinvh
 from scipy.spatial.distance import cdist
 
+from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.base import Parameters
@@ -34,7 +34,6 @@ from dsstan.table.problem import Problem, require_complete
 
 __all__ = ["LIKELIHOODS", "BracketedFit", "TruncatedFit", "fit_bracketed"]
 
-Floats = NDArray[np.float64]
 
 LIKELIHOODS = ("plain", "truncated")
 """Likelihoods by name, the default first."""
@@ -43,7 +42,7 @@ TRUNCATED_PROTECTIONS = tuple(name for name in PROTECTIONS if protection_of(name
 """Protections of the truncated likelihood: A on the effect, and nothing else."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BracketedFit(Fit):
     """The Gaussian fit, with copies that stay in their record's bracket.
 
@@ -80,12 +79,13 @@ class BracketedFit(Fit):
 
     @property
     def public_note(self) -> str:
-        """The brackets, and what they tell of each record. Nothing in it is estimated."""
+        """The brackets, and what they reveal of each record. Nothing in it is estimated."""
         if not self.brackets.bounded:
             return ""
         response = self.problem.response.replace("`", "'")
         kept = self.brackets
-        lines = [f"- {word}{_guess(*ends)}" for word, *ends in _rows(kept)]
+        rows = zip(kept.words(), kept.low, kept.high, strict=True)
+        lines = [f"- {word}{_guess(*ends)}" for word, *ends in rows]
         named = f" Column `{kept.column.replace('`', chr(39))}` names them." if kept.column else ""
         return (
             f"## Brackets\n\nThe bracket of each record is true: its `{response}` is in the same "
@@ -98,6 +98,11 @@ class BracketedFit(Fit):
     def other_columns(self) -> tuple[str, ...]:
         """The column that names brackets, where there is one."""
         return () if self.brackets.column is None else (self.brackets.column,)
+
+    @property
+    def without_brackets(self) -> BracketedFit:
+        """The same posterior, with copies that keep no bracket."""
+        return replace(self, brackets=self.brackets.without())
 
     def predictive(self, effect: str = "auto") -> Predictive:
         """Copies: w given y, then a normal cut to the bracket given w."""
@@ -146,17 +151,17 @@ class BracketedPredictive(Predictive):
         return super().label + self.fit.likelihood.encode() + ends
 
     @cached_property
-    def lone(self) -> NDArray[np.bool_]:
+    def lone(self) -> Truths:
         """Fully smoothed records that carry w, at sites where nobody is smoothed less, (N,)."""
         smoothed = self.fit.A == 0.0
-        informed = np.bincount(self.fit.problem.site, weights=~smoothed) > 0
-        return np.asarray(smoothed & (self.carried == 1.0) & ~informed[self.fit.problem.site])
+        informed = np.bincount(self.fit.problem.site_index, weights=~smoothed) > 0
+        return np.asarray(smoothed & (self.carried == 1.0) & ~informed[self.fit.problem.site_index])
 
     def prior_given_others(self, p: Parameters, w: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of w of the lone records given w of all others, each (lone,)."""
         problem = self.fit.problem
-        own = problem.site[self.lone]
-        first = np.unique(problem.site, return_index=True)[1]
+        own = problem.site_index[self.lone]
+        first = np.unique(problem.site_index, return_index=True)[1]
         rest = np.setdiff1d(np.arange(problem.n_sites), own)
         R = correlation(
             cdist(problem.unique_sites, problem.unique_sites), p.phi, self.fit.cov_model
@@ -188,7 +193,7 @@ class BracketedPredictive(Predictive):
         # Next to an end the column may hold nothing: the nearest value inside is the draw then.
         return kept.clip(drawn) if kept.bounded else drawn
 
-    def inside(self, values: Floats) -> NDArray[np.bool_]:
+    def inside(self, values: Floats) -> Truths:
         """Whether a rounded value is in its record's bracket and the transform takes it."""
         return super().inside(values) & self.fit.brackets.inside(values)
 
@@ -205,7 +210,20 @@ class TruncatedPredictive(BracketedPredictive):
 
     def effect_at(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """The spatial effect of one draw at all records, shape (N,)."""
-        return np.asarray(self.fit.draws["w"][chain, iteration][self.fit.problem.site])
+        return np.asarray(self.fit.draws["w"][chain, iteration][self.fit.problem.site_index])
+
+
+def bracketed(fit: Fit, what: str) -> BracketedFit:
+    """The fit, if its copies keep brackets.
+
+    Raises
+    ------
+    InputError
+        If they do not; ``what`` is the function that needs it.
+    """
+    if not isinstance(fit, BracketedFit):
+        raise InputError(f"{what} needs copies of a fit_bracketed fit")
+    return fit
 
 
 def fit_bracketed(
@@ -224,11 +242,11 @@ def fit_bracketed(
     covariance: str | Covariance | None = None,
     priors: Priors | None = None,
     engine: str = "auto",
-    chains: int = 4,
-    warmup: int = 1000,
-    samples: int = 1000,
-    adapt_delta: float = 0.9,
-    max_treedepth: int = 10,
+    chains: int = SamplerSettings.chains,
+    warmup: int = SamplerSettings.warmup,
+    samples: int = SamplerSettings.samples,
+    adapt_delta: float = SamplerSettings.adapt_delta,
+    max_treedepth: int = SamplerSettings.max_treedepth,
     nodes: tuple[int, int] | None = None,
     seed: int | None = None,
     progress: bool | None = None,
@@ -260,14 +278,11 @@ def fit_bracketed(
         Cholesky factor a gradient.
     protection
         As of :func:`dsstan.fit`. The truncated likelihood knows ``"paper"`` only.
-    cov_model
-        Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`; by default
-        that of ``start``, or the exponential.
     covariance
         ``"exact"``, which is also ``"auto"``: copies within brackets have no approximation.
     nodes
         As of :func:`dsstan.fit`; the truncated likelihood has none.
-    priors, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
+    cov_model, priors, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
         As of :func:`dsstan.fit`.
 
     Returns
@@ -298,11 +313,11 @@ def fit_bracketed(
     notes = _notes(kept)
     for note in notes:
         warnings.warn(note, DsstanWarning, stacklevel=2)
-    common: dict[str, Any] = {"weights": weights, "gamma": gamma, "protection": protection}
-    common |= {"phi": phi, "cov_model": cov_model, "priors": priors, "seed": seed}
-    common |= {"progress": progress}
-    sampler: dict[str, Any] = {"chains": chains, "warmup": warmup, "samples": samples}
-    sampler |= {"adapt_delta": adapt_delta, "max_treedepth": max_treedepth}
+    common: dict[str, Any] = {
+        **{"weights": weights, "gamma": gamma, "protection": protection, "phi": phi},
+        **{"cov_model": cov_model, "priors": priors, "seed": seed, "progress": progress},
+    }
+    sampler = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
     if likelihood == "plain":
         exact = covariance_for(covariance, start, problem.n_records, exact_only="fit_bracketed")
         found = fit(
@@ -312,7 +327,7 @@ def fit_bracketed(
             engine=engine,
             start=None if start is None else start.gaussian,
             **common,
-            **sampler,
+            **{name: value for name, value in vars(sampler).items() if name != "metric"},
         )
         own = {each.name: getattr(found, each.name) for each in fields(Fit)}
         own |= {"start": unrestricted_start(start), "notes": (*found.notes, *notes)}
@@ -324,7 +339,7 @@ def fit_bracketed(
         )
     request = check_arguments(
         problem,
-        settings=SamplerSettings(**sampler, metric="diag_e"),
+        settings=replace(sampler, metric="diag_e"),
         start=start,
         covariance=covariance,
         alone=("start", "phi", "protection"),
@@ -364,25 +379,18 @@ def _check_start(
 
 def _notes(kept: Brackets) -> tuple[str, ...]:
     """What the user should know of the brackets."""
-    alone = int(kept.single.sum())
-    found: tuple[str, ...] = ()
+    alone, found = int(kept.single.sum()), []
     if len(kept.low) > 1 and np.count_nonzero(kept.counts) == 1:
-        found = (
+        found.append(
             "all records are in one bracket, so brackets keep nothing apart: cuts are on the "
-            "response's own scale, before any log",
+            "response's own scale, before any log"
         )
-    if not alone:
-        return found
-    return (
-        *found,
-        f"the copies of {alone} record{'' if alone == 1 else 's'} are equal to the truth: the "
-        "column, as it is rounded, holds one value in their bracket. Give wider brackets",
-    )
-
-
-def _rows(kept: Brackets) -> list[tuple[Any, ...]]:
-    """Words and ends of each bracket."""
-    return list(zip(kept.words(), kept.low, kept.high, strict=True))
+    if alone:
+        found.append(
+            f"the copies of {alone} record{'' if alone == 1 else 's'} are equal to the truth: the "
+            "column, as it is rounded, holds one value in their bracket. Give wider brackets"
+        )
+    return tuple(found)
 
 
 def _guess(low: float, high: float) -> str:

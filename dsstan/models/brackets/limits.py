@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import InputError, describe_rows, is_number
-from dsstan.table.formula import ResponseTransform
+from dsstan.table.formulas.formula import ResponseTransform
 from dsstan.table.problem import Problem
 from dsstan.table.rounding import find_rounding
 
 __all__ = ["CLOSED", "Brackets", "find_brackets"]
 
-Floats = NDArray[np.float64]
 
 CLOSED = ("left", "right")
 
@@ -58,15 +57,15 @@ class Brackets:
     names: tuple[str, ...]
     closed: str
     column: str | None
-    number: NDArray[np.intp] = field(repr=False)
+    number: Indices = field(repr=False)
     low_modelled: Floats = field(repr=False)
     high_modelled: Floats = field(repr=False)
     first: Floats = field(repr=False)
     last: Floats = field(repr=False)
-    single: NDArray[np.bool_] = field(repr=False)
+    single: Truths = field(repr=False)
 
     @property
-    def counts(self) -> NDArray[np.intp]:
+    def counts(self) -> Indices:
         """Records in each bracket, shape (K,); the same in every copy."""
         return np.bincount(self.number, minlength=self.low.size)
 
@@ -75,7 +74,7 @@ class Brackets:
         """Whether any bracket has an end."""
         return bool(np.isfinite(self.low_modelled).any() or np.isfinite(self.high_modelled).any())
 
-    def inside(self, values: Floats) -> NDArray[np.bool_]:
+    def inside(self, values: Floats) -> Truths:
         """Whether values are in their record's bracket, shape (N,) or (m, N)."""
         low, high = self.low[self.number], self.high[self.number]
         if self.closed == "left":
@@ -273,7 +272,7 @@ def _check_domain(transform: ResponseTransform, low: Floats, high: Floats) -> No
         )
 
 
-def _by_name(problem: Problem, column: str, names: list[str]) -> NDArray[np.intp]:
+def _by_name(problem: Problem, column: str, names: list[str]) -> Indices:
     """The bracket of each record by the column that names it."""
     if column not in problem.table.columns:
         raise InputError(f"there is no column {column!r} in the table")
@@ -333,7 +332,7 @@ def _edge(end: float, width: np.dtype[Any], *, up: bool, holds: bool) -> float:
     return float(value)
 
 
-def _one_value(problem: Problem, first: Floats, last: Floats) -> NDArray[np.bool_]:
+def _one_value(problem: Problem, first: Floats, last: Floats) -> Truths:
     """Whether the column, as it is rounded, can hold at most one value of a bracket, shape (K,)."""
     width = _width(problem)
     one = first >= last

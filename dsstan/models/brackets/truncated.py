@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.covariance.correlation import correlation_code
 from dsstan.engines import get_engine
 from dsstan.models.arguments import Request
@@ -17,21 +17,11 @@ from dsstan.models.priors import ResolvedPriors
 from dsstan.models.starts import Begin, Pick, point_near
 from dsstan.table.problem import Problem
 
-__all__ = ["bracketed_data", "fit_truncated"]
-
-Floats = NDArray[np.float64]
-
 _LOG = logging.getLogger("dsstan")
 
 
 def fit_truncated(request: Request, kept: Brackets, *, engine: str) -> Run:
-    """Run ``bracketed.stan``.
-
-    Raises
-    ------
-    EngineError
-        If the engine is missing or fails.
-    """
+    """Run ``bracketed.stan``."""
     problem, priors, runner = request.problem, request.priors, get_engine(engine)
     _LOG.info("%s, truncated: program bracketed on %s", request.label, runner.name)
     return run_program(
@@ -53,21 +43,7 @@ def bracketed_data(
     held: float | None,
     cov_model: str = "exponential",
 ) -> dict[str, Any]:
-    """Data of ``bracketed.stan``.
-
-    Parameters
-    ----------
-    problem, kept
-        The table, and its brackets.
-    A
-        Diagonal of A, shape (N,).
-    priors
-        Every prior setting as a number.
-    held
-        The decay where it is held.
-    cov_model
-        One of :data:`dsstan.covariance.correlation.CORRELATIONS`.
-    """
+    """Data of ``bracketed.stan``; A has shape (N,), and ``held`` is the decay where it is held."""
     low, high = kept.low_modelled, kept.high_modelled
     bounds = priors.phi_bounds if held is None else (held, held)
     return {
@@ -77,7 +53,7 @@ def bracketed_data(
         "X": problem.X,
         "y": problem.y,
         "coords": problem.unique_sites,
-        "site": problem.site + 1,
+        "site": problem.site_index + 1,
         "A": A,
         "has_low": np.isfinite(low).astype(int),
         "has_high": np.isfinite(high).astype(int),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri, ndtri_exp
+
+from dsstan.core.arrays import Floats
 
 __all__ = ["truncated_normal", "truncated_sd"]
 
-Floats = NDArray[np.float64]
 
 NODES = 400
 """Quantiles behind a standard deviation."""

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.core.seeds import GUESSABLE_BITS
+from dsstan.core.spelling import spelled
+from dsstan.engines.base import SamplerSettings
+from dsstan.models.checks.advice import fewer_copies, fewer_flagged, wider_decay
 from dsstan.models.checks.diagnostics import rhat
 from dsstan.models.priors import ResolvedPriors
 
@@ -20,10 +23,10 @@ __all__ = [
     "at_window",
     "few_draws",
     "most_flagged",
+    "reach_note",
     "several_modes",
 ]
 
-Floats = NDArray[np.float64]
 
 LEANING_SHARE = 0.05
 """Share of draws at a bound beyond which it is a warning."""
@@ -39,19 +42,23 @@ APART_RHAT = 1.1
 ALONE_RHAT = 1.05
 
 CONDITIONS = {
-    "not-converged": "the chains disagree, wander, or met divergences: the draws are not yet the "
+    "not-converged": "the chains disagree, wander or met divergences, so the draws are not yet the "
     "posterior",
     "several-modes": "each chain is steady, at a place of its own: the posterior has several modes",
     "surface-error": "the interpolated likelihood is not the exact one",
-    "no-nugget": "tau_sq is as good as zero: the model repeats each value, and so "
-    "do the copies of all records that are not smoothed",
+    "no-nugget": "tau_sq is as good as zero, so the model repeats each value, and so do the copies "
+    "of all records that are not smoothed",
     "no-spatial-effect": "sigma_sq is as good as zero: there is nothing to smooth",
-    "phi-at-bound": "the decay is at an end of its range: the prior decides how far space reaches",
-    "most-flagged": "more than half of the records are flagged: what stands alone is the rule, and "
-    "the restricted model learns space from the rest",
-    "copies-beyond-ess": "more copies than independent draws: copies share what they should not",
-    "guessable-seed": "the seed was given and is short enough to be found by trying: who finds it "
-    "can take the noise off the copies",
+    "phi-at-bound": "the decay is at an end of its range, so the range decides how far the spatial "
+    "effect reaches",
+    "most-flagged": "more than half of the records are flagged, so the restricted model learns "
+    "space from the rest",
+    "copies-beyond-ess": "there are more copies than independent draws, so copies share what they "
+    "should not",
+    "unlike-the-data": "copies have zeros, negative values, ends or quantiles that the data do not "
+    "have, or lack those that they have: the model is not that of this column",
+    "guessable-seed": "the seed was given and is short enough to be found by trying; whoever finds "
+    "it can take the noise off the copies",
 }
 """Every condition and what it means."""
 
@@ -111,7 +118,14 @@ def several_modes(draws: Floats) -> bool:
     return all(rhat(np.stack([chain[:half], chain[-half:]])) < ALONE_RHAT for chain in draws)
 
 
-def at_bounds(draws: Mapping[str, Floats], phi_bounds: Any, r_bounds: Any) -> list[Check]:
+def at_bounds(
+    draws: Mapping[str, Floats],
+    phi_bounds: Any,
+    r_bounds: Any,
+    *,
+    phi_stated: bool = True,
+    repeated: str | None = None,
+) -> list[Check]:
     """Whether the variances' ratio or the decay is at an end of its range.
 
     Parameters
@@ -122,12 +136,42 @@ def at_bounds(draws: Mapping[str, Floats], phi_bounds: Any, r_bounds: Any) -> li
         Range of the decay; None where it was held.
     r_bounds
         Range of tau_sq / sigma_sq; None for a model without a nugget.
+    phi_stated
+        Whether the user stated the range of the decay. The default range begins where the effect
+        reaches across the whole table, and a table cannot tell more: draws there are a warning
+        only in a range that was stated, and a failure where most are there.
+    repeated
+        Why the table has no nugget, if its records show it.
     """
-    checks = [] if r_bounds is None else _ratio_checks(draws, r_bounds)
+    checks = [] if r_bounds is None else _ratio_checks(draws, r_bounds, repeated)
     if phi_bounds is not None:
         low, high = _ends(draws["phi"], phi_bounds)
-        checks.append(_leaning("phi", low + high, "phi-at-bound", "at its ends"))
+        share = high if not phi_stated and low <= STUCK_SHARE else low + high
+        ends = {"low": low > LEANING_SHARE / 2, "high": high > LEANING_SHARE / 2}
+        advice = wider_decay(phi_bounds, **ends)
+        checks.append(_leaning("phi", share, "phi-at-bound", "at its ends", advice))
     return checks
+
+
+def reach_note(phi: Floats, phi_bounds: tuple[float, float]) -> str | None:
+    """What to know where the decay leans on the low end of its default range; else None.
+
+    Parameters
+    ----------
+    phi
+        Draws, shape (chains, samples).
+    phi_bounds
+        The default range.
+    """
+    low, _ = _ends(phi, phi_bounds)
+    if not LEANING_SHARE < low <= STUCK_SHARE:
+        return None
+    return (
+        "the spatial effect reaches across the whole table, which cannot tell how much farther: "
+        f"{100 * low:.0f}% of the draws of the decay are at the low end of its default range. "
+        "Flag records by a distance, as a rule by correlation flags almost nobody here; "
+        "phi_bounds gives another range"
+    )
 
 
 def at_window(
@@ -164,15 +208,21 @@ def at_window(
     ]
 
 
-def _ratio_checks(draws: Mapping[str, Floats], r_bounds: Any) -> list[Check]:
+def _ratio_checks(draws: Mapping[str, Floats], r_bounds: Any, repeated: str | None) -> list[Check]:
     """The checks of tau_sq / sigma_sq."""
     ratio = draws["tau_sq"] / draws["sigma_sq"]
     edge = (r_bounds[1] / r_bounds[0]) ** LEANING_ZONE
     least, most = max(NUGGET_RATIO, r_bounds[0] * edge), min(NOISE_RATIO, r_bounds[1] / edge)
     low, high = float(np.mean(~(ratio >= least))), float(np.mean(~(ratio <= most)))
+    more_flagged = (
+        "flag more records, by a smaller threshold, and ask for a floor, which says how near the "
+        f"copies come: {spelled('floor', '10%')}"
+    )
+    places = "look at the coordinates; if they are right, no record stands out by its place"
+    ratio_of = "tau_sq / sigma_sq"
     return [
-        _leaning("tau_sq / sigma_sq", low, "no-nugget", f"below {least:.2g}"),
-        _leaning("tau_sq / sigma_sq", high, "no-spatial-effect", f"above {most:.2g}"),
+        _leaning(ratio_of, low, "no-nugget", f"below {least:.2g}", repeated or more_flagged),
+        _leaning(ratio_of, high, "no-spatial-effect", f"above {most:.2g}", places),
     ]
 
 
@@ -187,7 +237,7 @@ def _ends(draws: Floats, bounds: tuple[float, float]) -> tuple[float, float]:
     )
 
 
-def _leaning(where: str, share: float, condition: str, end: str) -> Check:
+def _leaning(where: str, share: float, condition: str, end: str, advice: str) -> Check:
     """The check of one end."""
     stuck, leans = share > STUCK_SHARE, share > LEANING_SHARE
     return Check(
@@ -196,12 +246,19 @@ def _leaning(where: str, share: float, condition: str, end: str) -> Check:
         f"at most {LEANING_SHARE:g}, and at most {STUCK_SHARE:g} to pass",
         "failure" if stuck else "warning" if leans else "ok",
         where,
-        "the data hardly limit it there: the prior's range decides; state it, or widen the range",
+        advice,
         condition,
     )
 
 
-def most_flagged(flagged: int, records: int, *, chosen: bool) -> Check:
+def most_flagged(
+    flagged: int,
+    records: int,
+    *,
+    chosen: bool,
+    nearest: Floats | None = None,
+    threshold: float = np.nan,
+) -> Check:
     """Whether more than half of the records are flagged.
 
     Parameters
@@ -209,7 +266,10 @@ def most_flagged(flagged: int, records: int, *, chosen: bool) -> Check:
     flagged, records
         How many.
     chosen
-        Whether the caller gave the weights himself; it is then a warning.
+        Whether the caller gave the weights; it is then a warning.
+    nearest, threshold
+        Distances to the nearest neighbour, shape (N,), and that from which a record is flagged;
+        None where no distance flags.
     """
     share = flagged / records
     worst = "warning" if chosen else "failure"
@@ -218,19 +278,21 @@ def most_flagged(flagged: int, records: int, *, chosen: bool) -> Check:
         share,
         f"at most {FLAGGED_SHARE:g}",
         worst if share > FLAGGED_SHARE else "ok",
-        advice="raise the distance or lower the correlation of the rule",
+        advice="give fewer records a weight"
+        if nearest is None or chosen
+        else fewer_flagged(nearest, threshold),
         condition="most-flagged",
     )
 
 
-def few_draws(copies: int, worst_ess: float) -> Check:
-    """Whether there are more copies than independent draws."""
+def few_draws(copies: int, worst_ess: float, settings: SamplerSettings) -> Check:
+    """Whether there are more copies than independent draws from these settings."""
     return Check(
         "copies",
         float(copies),
         f"at most the effective sample size {worst_ess:.0f}",
         "ok" if copies <= worst_ess else "failure",
-        advice="run more iterations, or draw fewer copies",
+        advice=fewer_copies(copies, worst_ess, settings),
         condition="copies-beyond-ess",
     )
 

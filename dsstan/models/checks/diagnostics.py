@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
+from dsstan.core.arrays import Floats
 
 
 def rhat(draws: Floats) -> float:
-    """Rank-normalised split R-hat, the larger of bulk and tail (Vehtari et al. 2021).
-
-    Parameters
-    ----------
-    draws
-        Shape (chains, samples).
-    """
+    """Rank-normalised split R-hat, the larger of bulk and tail, of draws (chains, samples)."""
     from arviz_stats.base import array_stats  # a second to import
 
     return float(array_stats.rhat(draws, chain_axis=0, draw_axis=1, method="rank"))
 
 
 def ess(draws: Floats, kind: str = "bulk") -> float:
-    """Effective sample size, ``"bulk"`` or ``"tail"`` (Vehtari et al. 2021)."""
+    """Effective sample size, ``"bulk"`` or ``"tail"``, of draws (chains, samples)."""
     from arviz_stats.base import array_stats  # a second to import
 
     tails = (0.05, 0.95) if kind == "tail" else None

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import Covariance
 from dsstan.engines import SamplerSettings
@@ -28,14 +28,13 @@ from dsstan.table.problem import Problem, require_complete
 
 __all__ = ["CountFit", "CountPriors", "fit_counts"]
 
-Floats = NDArray[np.float64]
 
 SAMPLERS = ("auto", "laplace", "nuts")
-WARMUP = {"laplace": 100, "nuts": 1000}
+WARMUP = {"laplace": 100, "nuts": SamplerSettings.warmup}
 """Iterations of warm-up by default."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CountFit(Fit):
     """A posterior of :func:`fit_counts`; see :class:`dsstan.Fit` for the common attributes.
 
@@ -124,12 +123,12 @@ class CountPredictive(Predictive):
         its conditional prior given the others, then a new response.
         """
         fit, problem = self.fit, self.fit.problem
-        w = fit.draws["w"][chain, iteration][problem.site]
+        w = fit.draws["w"][chain, iteration][problem.site_index]
         eta = fit.shift + self.X @ fit.draws["beta"][chain, iteration] + self.carried * w
         size = fit.draws["size"][chain, iteration] if self.law.dispersed else 1.0
         return self.law.draw(eta, float(np.log(size)), rng)
 
-    def inside(self, values: Floats) -> NDArray[np.bool_]:
+    def inside(self, values: Floats) -> Truths:
         """Whether a rounded value is one that the model allows."""
         whole = (values >= 0) & (values == np.rint(values))
         return np.asarray(whole & (values <= 1) if self.fit.model == "bernoulli" else whole)
@@ -150,11 +149,11 @@ def fit_counts(
     priors: CountPriors | None = None,
     sampler: str = "auto",
     engine: str = "auto",
-    chains: int = 4,
+    chains: int = SamplerSettings.chains,
     warmup: int | None = None,
-    samples: int = 1000,
-    adapt_delta: float = 0.9,
-    max_treedepth: int = 10,
+    samples: int = SamplerSettings.samples,
+    adapt_delta: float = SamplerSettings.adapt_delta,
+    max_treedepth: int = SamplerSettings.max_treedepth,
     seed: int | None = None,
     progress: bool | None = None,
 ) -> CountFit:
@@ -174,16 +173,10 @@ def fit_counts(
         proportional to it. It stays in the copies as it is.
     offset_is
         ``"exposure"`` takes the log of that column, ``"log"`` takes it as the log already.
-    weights, gamma
-        Risk weights and the global risk parameter, as in :func:`dsstan.fit`; infinity by
-        default: w* of a flagged record is fixed to zero.
     start
         The unrestricted fit of the same outcome and offset: its posterior median of phi is held.
     phi
-        Decay to hold instead, inverse of the coordinates' unit; also in an unrestricted fit.
-    cov_model
-        Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`; by default
-        that of ``start``, or exponential.
+        Decay to hold instead; also in an unrestricted fit.
     covariance
         ``"exact"``, which is also ``"auto"``: counts have no approximation.
     priors
@@ -194,17 +187,13 @@ def fit_counts(
         is the first.
     engine
         What runs the Stan program under ``"nuts"``.
-    chains, samples
-        Chains, and draws of each.
     warmup
         Iterations before them; by default 100 under ``"laplace"``, whose chains start in the
         approximate posterior, and 1000 under ``"nuts"``.
     adapt_delta, max_treedepth
         Settings of ``"nuts"``.
-    seed
-        Root seed, by default a fresh one of 128 bits.
-    progress
-        Show progress; by default in a terminal.
+    weights, gamma, cov_model, chains, samples, seed, progress
+        As for :func:`dsstan.fit`.
 
     Returns
     -------

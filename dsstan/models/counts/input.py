@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import FormulaError, InputError, TableError, describe_rows
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
 from dsstan.table.problem import Problem
-
-Floats = NDArray[np.float64]
 
 LARGEST = 2**31 - 1
 """The largest count that a Stan program reads."""
@@ -20,11 +18,8 @@ OFFSETS = ("exposure", "log")
 def check_counts(problem: Problem, outcome: str) -> Outcome:
     """The outcome by name, if the response is one.
 
-    Raises
-    ------
-    InputError
-        If there is none of this name, or the response has a transform, negative values,
-        fractions, values beyond Stan's integers, or for ``"bernoulli"`` others than 0 and 1.
+    Raises InputError if there is none of this name, or the response has a transform, negative
+    values, fractions, values beyond Stan's integers, or for ``"bernoulli"`` others than 0 and 1.
     """
     if outcome not in OUTCOMES:
         raise InputError(f"outcome must be one of {', '.join(OUTCOMES)}, got {outcome!r}")
@@ -61,11 +56,8 @@ def check_counts(problem: Problem, outcome: str) -> Outcome:
 def read_offset(problem: Problem, offset: str | None, offset_is: str) -> Floats:
     """The offset on the link scale, shape (N,); zeros where there is none.
 
-    Raises
-    ------
-    InputError
-        If there is no such column, it is the response or the same as it, or a value is missing,
-        infinite, or as an exposure not above 0.
+    Raises InputError if there is no such column, it is the response or the same as it, or a value
+    is missing, infinite, or as an exposure not above 0.
     """
     if offset_is not in OFFSETS:
         raise InputError(f"offset_is must be one of {', '.join(OFFSETS)}, got {offset_is!r}")

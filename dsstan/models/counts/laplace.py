@@ -19,13 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dsstan.core.arrays import Floats
 from dsstan.models.counts.proposal import LogPrior, Proposal
 from dsstan.models.counts.whitened import WhitenedModel, turn
-
-Floats = NDArray[np.float64]
 
 GOOD = 0.5
 """Acceptance of proposals from the histogram in warm-up from which on all are such."""

@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
-__all__ = ["OUTCOMES", "Bernoulli", "NegativeBinomial", "Outcome", "Poisson"]
-
-Floats = NDArray[np.float64]
+from dsstan.core.arrays import Floats
 
 MOST = 1e15
 """Largest mean of a count that is drawn; beyond, the count is the mean itself."""

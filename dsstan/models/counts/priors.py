@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from dsstan.core.errors import InputError, is_number
+from dsstan.core.arrays import Floats
 from dsstan.covariance.correlation import decay_bounds
 from dsstan.models.counts.outcomes import Outcome
-from dsstan.models.priors import _pair
-
-Floats = NDArray[np.float64]
+from dsstan.models.priors import (
+    check_settings,
+    check_variance,
+    coefficient_scales,
+    variance_pair,
+    wide_scales,
+)
 
 WIDE = 10.0
 """Default scale of a coefficient's prior on the link scale, in 1 / sd(x_j)."""
@@ -67,22 +70,14 @@ class CountPriors:
     ) -> ResolvedCountPriors:
         """Numbers for every setting.
 
-        Raises
-        ------
-        InputError
-            If a setting is not positive and finite, or a range is empty.
+        Raises InputError if a setting is not positive and finite, or a range is empty.
         """
-        if self.variance not in ("half-normal", "inverse-gamma"):
-            raise InputError(
-                f'variance must be "half-normal" or "inverse-gamma", got {self.variance!r}'
-            )
-        sigma = _pair(self.sigma, self.variance, SIGMA)
+        check_variance(self.variance)
+        sigma = variance_pair(self.sigma, self.variance, SIGMA)
         unit = sigma[0] if self.variance == "half-normal" else SIGMA
         bounds = self.sigma_bounds or (SIGMA_RANGE[0] * unit, SIGMA_RANGE[1] * unit)
-        wide = _wide_scales(X) if self.beta_scale is None else self.beta_scale
-        beta_scale = np.broadcast_to(np.asarray(wide, dtype=np.float64), (X.shape[1],))
         resolved = ResolvedCountPriors(
-            beta_scale=tuple(float(s) for s in beta_scale),
+            beta_scale=coefficient_scales(self.beta_scale, wide_scales(X, WIDE)),
             variance=self.variance,
             sigma=sigma,
             sigma_bounds=(float(bounds[0]), float(bounds[1])),
@@ -106,15 +101,7 @@ class ResolvedCountPriors:
 
     def check(self) -> None:
         """Raise InputError where a setting is not positive or a range is empty."""
-        named = {name: value for name, value in vars(self).items() if name != "variance"}
-        for name, setting in named.items():
-            values = () if setting is None else setting
-            if not all(is_number(v) and np.isfinite(v) and v > 0 for v in values):
-                raise InputError(f"prior setting {name} must be positive and finite")
-        for name in ("sigma_bounds", "phi_bounds"):
-            low, high = named[name]
-            if not low < high:
-                raise InputError(f"prior setting {name} must be (low, high) with low < high")
+        check_settings(vars(self), "sigma_bounds", "phi_bounds")
 
     @property
     def size_bounds(self) -> tuple[float, float]:
@@ -170,13 +157,3 @@ class ResolvedCountPriors:
                 "size_upper": self.size_bounds[1],
             }
         return data
-
-
-def _wide_scales(X: Floats) -> Floats:
-    """Wide prior scales in the units of each coefficient, shape (P,)."""
-    spread = np.std(X, axis=0)
-    centre = np.abs(X.mean(axis=0))
-    constant = spread <= 1e-12 * np.maximum(1.0, np.abs(X).max(axis=0))
-    safe = np.where(constant, 1.0, spread)
-    reach = 1.0 + float(np.sum(np.where(constant, 0.0, centre / safe)))
-    return np.where(constant, WIDE * reach / np.maximum(centre, 1e-300), WIDE / safe)

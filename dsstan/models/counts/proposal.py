@@ -9,11 +9,10 @@ from functools import cached_property
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.models.counts.whitened import Frame, WhitenedModel, turn
 
-Floats = NDArray[np.float64]
 LogPrior = Callable[[Floats], float]
 Pilot = tuple[Floats, Floats]
 
@@ -118,7 +117,7 @@ def run_pilot(model: WhitenedModel, frame: Frame) -> Pilot:
     """Draws of z given one theta, and their log density there.
 
     The ratio of the marginal likelihoods of two theta is the mean, over z given the first, of the
-    ratio of the joint densities: where z hardly depends on theta, few draws give it well.
+    ratio of the joint densities: where z barely depends on theta, few draws give it well.
     """
     rng = np.random.default_rng(0)
     z = np.zeros(model.M)
@@ -146,16 +145,8 @@ def build_proposal(
     high: Floats,
     advance: Callable[[float], None] | None = None,
 ) -> Proposal:
-    """Laplace's approximation over the range of theta.
-
-    Parameters
-    ----------
-    model
-        The model.
-    log_prior
-        Log prior density of theta.
-    low, high
-        Ends of the range of theta; equal in the first where phi is held.
+    """Laplace's approximation over the range of theta; equal ends of the first where phi is
+    held.
     """
     q, held = low.size, low[0] == high[0]
     coarse_shape = tuple(1 if held and k == 0 else n for k, n in enumerate(COARSE[q]))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from dsstan._version import __version__
+from dsstan.core.arrays import Floats
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import STARTS, stream
 from dsstan.covariance.correlation import correlation_code
@@ -27,10 +27,8 @@ from dsstan.models.finish import Run, run_program
 from dsstan.models.starts import Begin, Pick
 from dsstan.table.problem import Problem
 
-Floats = NDArray[np.float64]
-
 NO_EFFECT = 0.03
-"""sigma, in units of its prior's scale, below which there is no spatial effect to speak of."""
+"""sigma, in units of its prior's scale, below which there is next to no spatial effect."""
 LEANING, STUCK = 0.05, 0.5
 
 
@@ -60,7 +58,7 @@ class Task:
             np.asarray(p.X),
             self.A,
             cdist(p.unique_sites, p.unique_sites),
-            p.site,
+            p.site_index,
             np.array(self.priors.beta_scale),
             self.cov_model,
         )
@@ -139,7 +137,7 @@ class Task:
             "y": p.original().astype(np.int64),
             "shift": self.shift,
             "coords": p.unique_sites,
-            "site": p.site + 1,
+            "site": p.site_index + 1,
             "A": self.A,
             "cov_model": correlation_code(self.cov_model),
             **self.priors.stan_data(self.held),
@@ -162,7 +160,7 @@ class Task:
         return begin
 
     def effect_check(self, run: Run) -> Check:
-        """Whether there is a spatial effect to speak of."""
+        """Whether there is a noticeable spatial effect."""
         unit = self.priors.sigma[0] if self.priors.variance == "half-normal" else 1.0
         small = float(np.mean(np.sqrt(run.draws["sigma_sq"]) < NO_EFFECT * unit))
         return Check(
@@ -180,7 +178,7 @@ class Task:
         p, y = self.problem, self.problem.original()
         out = np.empty(draws["sigma_sq"].shape)
         for index in np.ndindex(*out.shape):
-            eta = self.shift + p.X @ draws["beta"][index] + self.A * draws["w"][index][p.site]
+            eta = self.shift + p.X @ draws["beta"][index] + self.A * draws["w"][index][p.site_index]
             size = float(draws["size"][index]) if self.law.dispersed else 1.0
             out[index] = self.law.log_likelihood(y, eta, float(np.log(size)))
         return out

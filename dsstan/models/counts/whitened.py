@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
+from dsstan.core.arrays import Floats
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.latent import correlation_factor
 from dsstan.models.counts.outcomes import Outcome
-
-Floats = NDArray[np.float64]
 
 NEWTON_STEPS = 50
 NEWTON_CLOSE = 1e-8
@@ -153,15 +152,8 @@ class WhitenedModel:
     def frame(self, theta: Floats, eta: Floats, steps: int = NEWTON_STEPS) -> Frame:
         """The frame at one theta, a function of the arguments alone.
 
-        Parameters
-        ----------
-        theta
-            The parameters.
-        eta
-            Linear predictor where Newton's method starts, shape (N,). From a mode that is
-            nearly right one step is enough.
-        steps
-            Most steps.
+        Newton's method starts at the linear predictor ``eta``, shape (N,), and takes at most
+        ``steps`` steps: from a mode that is nearly right one is enough.
         """
         H, log_size = self.design(theta), float(theta[2]) if self.outcome.dispersed else 0.0
         # The first step is that of iteratively reweighted least squares: it needs no u.

@@ -11,7 +11,7 @@ medians of the unrestricted fit and held, like phi and the flags of the restrict
 What is known against it: given the first fit's variances even a record infinitely far
 from all others keeps half of its own deviation (alpha = 1/2), so the very records at risk stay
 exposed, while every record with no neighbour at its own place is smoothed, safe ones too.
-The second fit then makes up for what A takes away, in sigma_sq or in tau_sq, and a larger
+The second fit then makes up for what A removes, in sigma_sq or in tau_sq, and a larger
 sigma_sq undoes the smoothing. :func:`continuous_effect` measures all this for a fit.
 """
 
@@ -20,23 +20,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsstan.core.errors import InputError
 from dsstan.covariance.correlation import dissimilarity
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, alpha_from_gamma, neighbour_distances
 
-Floats = NDArray[np.float64]
-
 
 def continuous_gamma(free: Fit) -> float:
     """gamma = sigma_sq / tau_sq - 1 at the posterior medians.
 
-    Raises
-    ------
-    InputError
-        If the nugget is not below the partial sill: gamma would be negative.
+    Raises InputError if the nugget is not below the partial sill: gamma would be negative.
     """
     sigma_sq, tau_sq = (float(np.median(free.draws[name])) for name in ("sigma_sq", "tau_sq"))
     if tau_sq > sigma_sq:
@@ -139,10 +133,7 @@ SAFE_CORRELATION, LOST = 0.8, 0.1
 def continuous_effect(kept: Fit) -> ContinuousEffect:
     """Measure what continuous weights did to a fit.
 
-    Raises
-    ------
-    InputError
-        If the fit was not made with continuous weights, or started from no other.
+    Raises InputError if the fit was not made with continuous weights, or started from no other.
     """
     if kept.weights is None or kept.weights.rule != "continuous" or kept.start is None:
         raise InputError("this is of fits made with continuous weights and start")

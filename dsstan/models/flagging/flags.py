@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, is_number
 from dsstan.covariance.correlation import correlation as correlation_at
 from dsstan.models.result import Fit
@@ -13,8 +14,7 @@ from dsstan.models.weights import (
     isolation_distance,
     neighbour_distances,
 )
-
-__all__ = ["flag_isolated"]
+from dsstan.table.problem import Problem
 
 
 def flag_isolated(
@@ -56,24 +56,50 @@ def flag_isolated(
         If both c and M are given, one is out of range, or within_group is asked of a fit
         without groups.
     """
-    problem = fit.problem
     groups = getattr(fit, "groups", None)
     if within_group and groups is None:
         raise InputError("within_group needs a fit of several groups, as fit_multivariate gives")
-    phi = fit.draws["phi"].ravel()
+    return isolated_records(
+        fit.problem,
+        fit.draws["phi"],
+        fit.cov_model,
+        correlation=correlation,
+        distance=distance,
+        neighbour=neighbour,
+        by_site=by_site,
+        groups=groups.index if within_group and groups is not None else None,
+    )
+
+
+def isolated_records(
+    problem: Problem,
+    phi: Floats,
+    cov_model: str,
+    *,
+    correlation: float | None = None,
+    distance: float | None = None,
+    neighbour: int = 1,
+    by_site: bool = False,
+    groups: Indices | None = None,
+) -> Weights:
+    """The records that stand alone by the paper's rule, at draws of the decay of any shape.
+
+    ``groups`` is the group of each record, shape (N,), where only its own group are neighbours;
+    the other settings are those of :func:`flag_isolated`.
+    """
+    phi = phi.ravel()
     phi_hat = float(np.median(phi))
     if correlation is not None and distance is not None:
         raise InputError("give correlation or distance, not both")
     if distance is None:
         c = PAPER_CORRELATION if correlation is None else correlation
-        threshold, rule = isolation_distance(c, phi_hat, fit.cov_model), "correlation"
+        threshold, rule = isolation_distance(c, phi_hat, cov_model), "correlation"
     else:
         if not (is_number(distance) and np.isfinite(distance) and distance > 0):
             raise InputError("distance must be positive and finite")
         threshold, rule = float(distance), "distance"
-        c = float(correlation_at(np.asarray(threshold), phi_hat, fit.cov_model))
-    within = groups.index if within_group and groups is not None else None
-    nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site, within=within)
+        c = float(correlation_at(np.asarray(threshold), phi_hat, cov_model))
+    nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site, within=groups)
     # Every correlation function is one of phi d: M at another decay is M phi_hat / phi.
     thresholds = np.sort(threshold * phi_hat / phi)
     probability = np.searchsorted(thresholds, nearest, side="right") / thresholds.size
@@ -86,5 +112,5 @@ def flag_isolated(
         probability=np.asarray(probability, dtype=np.float64),
         neighbour=int(neighbour),
         by_site=by_site,
-        within_group=within_group,
+        within_group=groups is not None,
     )

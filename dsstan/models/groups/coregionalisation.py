@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.latent import correlation_factor
 from dsstan.covariance.protection import removed_variance
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.predictive import Predictive
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,8 @@ class GroupLatentModel:
         self.rows = fit.informing
         self.a_rows = fit.A[self.rows]
         self.group_rows = self.group[self.rows]
-        self.sites, self.site = problem.unique_sites, problem.site
-        self.site_rows = problem.site[self.rows]
+        self.sites, self.site = problem.unique_sites, problem.site_index
+        self.site_rows = problem.site_index[self.rows]
         self._parts = lru_cache(maxsize=1)(self._factor)
 
     def _factor(self, phi: float) -> tuple[Floats, Floats]:
@@ -86,19 +84,11 @@ class GroupLatentModel:
         """y - mean of the informing records."""
         return np.asarray((self.fit.problem.y - self.mean_response(p))[self.rows])
 
-    def cross(
-        self, p: GroupParameters, group: NDArray[np.intp], places: Floats | None = None
-    ) -> Floats:
+    def cross(self, p: GroupParameters, group: Indices, places: Floats | None = None) -> Floats:
         """Covariance of effects with those of the informing records, shape (m, n).
 
-        Parameters
-        ----------
-        p
-            A draw.
-        group
-            Group of each effect, shape (m,).
-        places
-            Planar places, shape (m, 2); by default the records.
+        Each effect is of a group, shape (m,), at a planar place, shape (m, 2); by default the
+        records'.
         """
         if places is None:
             R = self._parts(p.phi)[0][np.ix_(self.site, self.site_rows)]
@@ -110,9 +100,7 @@ class GroupLatentModel:
         """E[w | y, parameters] of the records, shape (N,)."""
         return np.asarray(self.cross(p, self.group) @ self._solve(p, self._residual(p)))
 
-    def at(
-        self, p: GroupParameters, group: NDArray[np.intp], places: Floats
-    ) -> tuple[Floats, Floats]:
+    def at(self, p: GroupParameters, group: Indices, places: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of w_k given y and the parameters, of groups at places, (m,) each."""
         C = self.cross(p, group, places)
         solved = self._solve(p, np.column_stack([self._residual(p), (C * self.a_rows).T]))

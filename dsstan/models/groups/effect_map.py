@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dsstan.core.progress import progress_bar
@@ -16,10 +15,6 @@ from dsstan.models.groups.coregionalisation import GroupLatentModel, group_param
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.posterior import spread_draws
 from dsstan.table.geo import planar
-
-__all__ = ["surface_by_group"]
-
-Floats = NDArray[np.float64]
 
 
 def surface_by_group(
@@ -37,21 +32,16 @@ def surface_by_group(
     ----------
     fit
         From :func:`dsstan.models.groups.fit.fit_multivariate`.
-    places
-        Planar coordinates in the problem's unit, shape (m, 2), or a GeoDataFrame of points; by
-        default a grid.
     groups
         Labels of the groups; by default all of the fit.
-    draws
-        Posterior draws to average over.
-    cells
-        Cells along the longer side of the default grid.
+    places, draws, cells, progress
+        See :func:`dsstan.surface_on_grid`.
 
     Returns
     -------
     DataFrame
         Columns ``x``, ``y``, ``group``, ``w`` (posterior mean) and ``sd``, m rows a group.
-        Confidential: near a record that stands alone it gives the record away.
+        Confidential: near a record that stands alone it reveals the record.
 
     Raises
     ------

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, is_number
 from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.correlation import correlation_code
@@ -19,14 +19,13 @@ from dsstan.models.checks.conditions import Check, at_bounds
 from dsstan.models.finish import finish_fit, run_program
 from dsstan.models.groups.groups import Groups, not_estimable, read_groups
 from dsstan.models.groups.result import MultivariateFit
-from dsstan.models.groups.settings import group_scales, group_starts
 from dsstan.models.priors import Priors, ResolvedPriors
+from dsstan.models.starts import Begin, Pick, decay_near
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem, require_complete
 
 __all__ = ["LKJ_ETA", "MAX_RECORDS", "MultivariateFit", "fit_multivariate"]
 
-Floats = NDArray[np.float64]
 
 LKJ_ETA = 2.0
 """Default of the LKJ prior: correlations between groups lean to 0, mildly."""
@@ -51,11 +50,11 @@ def fit_multivariate(
     cov_model: str | None = None,
     covariance: str | Covariance | None = None,
     engine: str = "auto",
-    chains: int = 4,
-    warmup: int = 1000,
-    samples: int = 1000,
-    adapt_delta: float = 0.9,
-    max_treedepth: int = 10,
+    chains: int = SamplerSettings.chains,
+    warmup: int = SamplerSettings.warmup,
+    samples: int = SamplerSettings.samples,
+    adapt_delta: float = SamplerSettings.adapt_delta,
+    max_treedepth: int = SamplerSettings.max_treedepth,
     seed: int | None = None,
     progress: bool | None = None,
 ) -> MultivariateFit:
@@ -75,11 +74,12 @@ def fit_multivariate(
         As for :func:`dsstan.fit`; without weights the fit is unrestricted.
     start
         The unrestricted multivariate fit of the same groups: its draws start the chains, its
-        posterior median of phi is held, and what is not given is taken from it.
+        posterior median of phi is held (neither under ``"cut"``), and what is not given is taken
+        from it.
     phi
         Decay to hold instead; may be given without weights too.
     hold_phi
-        False leaves phi free in a restricted fit.
+        False leaves phi free in a restricted fit, as ``"cut"`` does unless ``phi`` is given.
     priors
         As for :func:`dsstan.fit`. ``sigma`` is that of every T_kk, ``tau`` that of every
         tau_sq_k, and ``beta_scale`` that of the coefficients that the groups have in common.
@@ -88,11 +88,9 @@ def fit_multivariate(
         default 2.5 residual sd over sd(x_j), and 2.5 residual sd for a constant column.
     lkj_eta
         Shape of the LKJ prior on the correlation of T; 1 is uniform, by default 2.
-    cov_model
-        Name of the correlation function; ``"exponential"`` by default.
     covariance
         ``"exact"``, which is also ``"auto"``: several groups have no approximation.
-    engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
+    cov_model, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
         As for :func:`dsstan.fit`.
 
     Returns
@@ -236,11 +234,71 @@ def _decided_by_flagged(groups: Groups, request: Request) -> tuple[str, ...]:
     )
 
 
-def _notes(groups: Groups, problem: Problem, rows: NDArray[np.intp]) -> tuple[str, ...]:
-    """Groups for whose coefficients the prior speaks."""
+def _notes(groups: Groups, problem: Problem, rows: Indices) -> tuple[str, ...]:
+    """Groups whose coefficients rest on the prior."""
     return tuple(
         f"the {int(np.sum(groups.index[rows] == k))} informing records of group {k} "
-        f"({groups.column} {groups.labels[k]}) tell {rank} of {problem.n_terms} coefficients: "
+        f"({groups.column} {groups.labels[k]}) determine {rank} of {problem.n_terms} coefficients: "
         "the common coefficients and group_scale decide the others"
         for k, rank in not_estimable(groups, problem.X, rows)
     )
+
+
+GROUP_SCALE = 2.5
+"""Default sd of a group's coefficient about the common one, in residual sd / sd(x_j)."""
+
+
+def group_scales(
+    given: float | Sequence[float] | None,
+    start: MultivariateFit | None,
+    problem: Problem,
+    rows: Indices,
+) -> tuple[float, ...]:
+    """Prior sd of a group's coefficients about the common ones, P numbers."""
+    if given is None and start is not None and len(rows) == problem.n_records:
+        return start.group_scale
+    if given is None:
+        X = problem.X[rows]
+        sd = _residual_sd(X, problem.y[rows])
+        spread = np.std(X, axis=0)
+        size = np.abs(X).max(axis=0)
+        unit = np.where(spread <= 1e-12 * np.maximum(1.0, size), size, spread)
+        return tuple(float(v) for v in GROUP_SCALE * sd / unit)
+    values = np.asarray(given, dtype=np.float64)
+    if values.ndim > 1 or values.size not in (1, problem.n_terms):
+        raise InputError(
+            f"group_scale needs one number or one a coefficient ({problem.n_terms}); "
+            f"got {values.size}"
+        )
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise InputError("group_scale must be positive and finite")
+    return tuple(float(v) for v in np.broadcast_to(values, (problem.n_terms,)))
+
+
+def _residual_sd(X: Floats, y: Floats) -> float:
+    """sd of the residuals of least squares."""
+    residual = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
+    return float(np.sqrt(residual @ residual / max(1, len(y) - X.shape[1])))
+
+
+def group_starts(problem: Problem, groups: Groups, priors: ResolvedPriors) -> Begin:
+    """Points of the multivariate model: draws of the start, else about the residual variance."""
+    sd = _residual_sd(problem.X, problem.y)
+    bounds = np.arctan(1.0 / np.sqrt(np.array(priors.r_bounds[::-1])))
+    low, high = bounds + np.diff(bounds) * [0.01, -0.01]
+
+    def begin(rng: np.random.Generator, pick: Pick) -> dict[str, Any]:
+        drawn = pick()
+        if drawn is None:
+            size = sd * np.exp(rng.uniform(-0.4, 0.4, groups.n))
+            angle = np.pi * rng.uniform(0.15, 0.35, groups.n)
+            factor = np.eye(groups.n)
+        else:
+            sigma, tau = np.sqrt(drawn["sigma_sq"]), np.sqrt(drawn["tau_sq"])
+            size, angle = np.hypot(sigma, tau), np.arctan2(sigma, tau)
+            factor = np.linalg.cholesky(drawn["T"] / np.outer(sigma, sigma))
+            factor /= np.linalg.norm(factor, axis=1, keepdims=True)
+        phi = decay_near(rng, drawn, priors.phi_bounds)
+        return {"root": size, "angle": np.clip(angle, low, high), "L": factor, "phi": phi}
+
+    return begin

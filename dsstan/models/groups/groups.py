@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, describe_rows
 from dsstan.table.problem import Problem
 
-Floats = NDArray[np.float64]
 Label = str | int | bool
 
 MAX_GROUPS = 8
-"""Most groups of a fit. T has J (J + 1) / 2 entries: 36 at J = 8, more than records can tell."""
+"""Most groups of a fit. T has J (J + 1) / 2 entries, 36 at J = 8: more than records determine."""
 
 _ESTIMABLE = 1e-8
 
@@ -36,7 +35,7 @@ class Groups:
 
     column: str
     labels: tuple[Label, ...]
-    index: NDArray[np.intp] = field(repr=False)
+    index: Indices = field(repr=False)
 
     @property
     def n(self) -> int:
@@ -44,7 +43,7 @@ class Groups:
         return len(self.labels)
 
     @property
-    def sizes(self) -> NDArray[np.intp]:
+    def sizes(self) -> Indices:
         """Records of each group, shape (J,)."""
         return np.bincount(self.index, minlength=self.n)
 
@@ -68,11 +67,8 @@ class Groups:
 def read_groups(problem: Problem, column: str) -> Groups:
     """Groups from a column of whole numbers, text, categories or true and false.
 
-    Raises
-    ------
-    InputError
-        If the column is missing, is the response, has gaps or is of another kind, or if there
-        are more than :data:`MAX_GROUPS` groups.
+    Raises InputError if the column is missing, is the response, has gaps or is of another kind, or
+    if there are more than :data:`MAX_GROUPS` groups.
     """
     table = problem.table
     if not isinstance(column, str):
@@ -105,7 +101,7 @@ def read_groups(problem: Problem, column: str) -> Groups:
     return Groups(column, labels, index)
 
 
-def _labels(values: pd.Series, column: str) -> tuple[tuple[Label, ...], NDArray[np.intp]]:
+def _labels(values: pd.Series, column: str) -> tuple[tuple[Label, ...], Indices]:
     """Distinct values, ascending, and the number of each row's."""
     plain = [v.item() if isinstance(v, np.generic) else v for v in values.tolist()]
     kinds = {type(v) for v in plain}
@@ -119,17 +115,10 @@ def _labels(values: pd.Series, column: str) -> tuple[tuple[Label, ...], NDArray[
     return labels, np.array([number[v] for v in plain], dtype=np.intp)
 
 
-def not_estimable(groups: Groups, X: Floats, rows: NDArray[np.intp]) -> list[tuple[int, int]]:
-    """Groups whose own records can't tell all P coefficients: number and rank of its rows of X.
+def not_estimable(groups: Groups, X: Floats, rows: Indices) -> list[tuple[int, int]]:
+    """Groups whose own records do not determine all P coefficients: number, rank of its rows of X.
 
-    Parameters
-    ----------
-    groups
-        Of all records.
-    X
-        Design matrix, shape (N, P).
-    rows
-        Positions of the informing records.
+    X is the whole design matrix, shape (N, P); ``rows`` are the informing records.
     """
     found = []
     size = np.linalg.norm(X, axis=0)

@@ -7,18 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsstan.core import above
+from dsstan.core.arrays import Floats
 from dsstan.models.groups.groups import Groups
 from dsstan.models.result import Fit
 
-__all__ = ["MultivariateFit"]
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MultivariateFit(Fit):
     """A posterior of the multivariate model; see :class:`dsstan.models.result.Fit` for the other
     fields.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dsstan.models.weights import Weights
     from dsstan.table.problem import Problem
 
-__all__ = ["plot_flags"]
-
 _CORNERS = 60
 # A circle that would dwarf the map tells nothing.
 _LARGEST_CIRCLE = 0.5
@@ -27,6 +25,8 @@ def plot_flags(
     weights: Weights, problem: Problem, *, circles: bool = True, title: str | None = None
 ) -> ggplot:
     """Map of the records with the flagged ones marked. Confidential.
+
+    Raises InputError if the weights are not of this table.
 
     Parameters
     ----------
@@ -45,11 +45,6 @@ def plot_flags(
     -------
     ggplot
         Layers can be added to it. The caption says how many records are flagged.
-
-    Raises
-    ------
-    InputError
-        If the weights are not of this table.
 
     Examples
     --------

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from dsstan.table.problem import Problem
 
-Floats = NDArray[np.float64]
 
 # The ends of ColorBrewer's PuOr: colour-blind readers can distinguish them.
 _LOW, _MID, _HIGH = "#542788", "#f7f7f7", "#b35806"
@@ -91,7 +91,7 @@ def _ratio(problem: Problem | None, y: pd.Series[float]) -> float:
     return float(1.0 / np.cos(np.deg2rad(0.5 * (y.min() + y.max()))))
 
 
-def record_layers(points: pd.DataFrame, x: str, y: str, flagged: NDArray[np.bool_]) -> list[Any]:
+def record_layers(points: pd.DataFrame, x: str, y: str, flagged: Truths) -> list[Any]:
     """Small circles, and above them red triangles for the flagged, with their legend."""
     p9 = plotnine_module()
 
@@ -198,7 +198,7 @@ def _step(positions: pd.Series[float], name: str) -> float | None:
     return step * span
 
 
-def check_flags(flagged: ArrayLike | None, n: int) -> NDArray[np.bool_]:
+def check_flags(flagged: ArrayLike | None, n: int) -> Truths:
     """Flags of the records, checked."""
     if flagged is None:
         return np.zeros(n, dtype=bool)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dsstan.core.errors import InputError
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import InputError, whole_number
 from dsstan.release.pictures.flag_map import plot_flags
 from dsstan.release.pictures.maps import (
     BLUE,
@@ -54,7 +55,6 @@ __all__ = [
     "save",
 ]
 
-Floats = NDArray[np.float64]
 
 _FITS = ("unrestricted", "restricted")
 _LINES = {
@@ -183,7 +183,7 @@ def plot_copies(
     p9 = plotnine_module()
 
     problem = release.problem
-    _check_record(record, problem.n_records)
+    record = _check_record(record, problem.n_records)
     shown = {
         name: np.asarray(copies.modelled()[:, record])
         for name, copies in sides(release, against).items()
@@ -327,14 +327,15 @@ def plot_risk(disclosure: Disclosure, *, measure: str = "relative") -> ggplot:
     return plot
 
 
-def _check_record(record: int, n: int) -> None:
+def _check_record(record: int, n: int) -> int:
     """A position in the table."""
-    whole = isinstance(record, int | np.integer) and not isinstance(record, bool)
-    if not whole or not 0 <= record < n:
+    whole = whole_number(record)
+    if whole is None or not 0 <= whole < n:
         raise InputError(
             f"record must be a whole number from 0 to {n - 1}, the record's position in the "
             f"table; got {record!r}"
         )
+    return whole
 
 
 def _bin_width(values: Floats) -> float:

@@ -26,7 +26,9 @@ def save(
     height: float | None = None,
     dpi: int = 150,
 ) -> Path:
-    """Write a picture as PNG, for its owner alone (mode 0600).
+    """Write a picture as PNG, for its owner alone (mode 0600), and return its path.
+
+    Raises InputError if the path or the size can't be used.
 
     Parameters
     ----------
@@ -38,16 +40,6 @@ def save(
         In inches, both or neither; by default the plot's own size.
     dpi
         Dots per inch.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    InputError
-        If the path or the size can't be used.
     """
     from plotnine.exceptions import PlotnineWarning
 

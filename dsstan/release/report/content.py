@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from dsstan.copies.published import as_collected, unpublished_columns
 from dsstan.covariance.correlation import correlation_words
 from dsstan.release.conditions import conditions
 from dsstan.release.report.tables import meaning, sampler
 from dsstan.release.report.words import NOTHING, figure, plural
 from dsstan.release.settings import settings
 from dsstan.risk.assessment import Assessment
-from dsstan.risk.disclosure import Disclosure
+from dsstan.table.column_roles import column_roles
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
     from dsstan.models.result import Fit
-
-HEADS = {
-    "failure": "Do not publish as it is",
-    "warning": "Publish only after reading the warnings",
-    "ok": "No check failed",
-}
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class ReportItem:
     todo: str = ""
 
 
-def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[ReportItem]:
+def findings(release: Synthesis, risks: Assessment) -> list[ReportItem]:
     """Conditions not met, what the assessment found, notes of the fits; the worst first."""
     found = [
         ReportItem(
@@ -62,134 +58,111 @@ def findings(release: Synthesis, risks: Assessment | Disclosure) -> list[ReportI
     reported: set[str] = set()
     for kind, fit in release.fits.items():
         fresh = [note for note in fit.notes if note not in reported]
-        found += [ReportItem("note", f"Note of the {kind} fit", _sentence(n)) for n in fresh]
+        found += [ReportItem("note", f"{kind.capitalize()} fit", _sentence(n)) for n in fresh]
         reported |= set(fresh)
     order = {"failure": 0, "warning": 1, "note": 2}
     return sorted(found, key=lambda f: order[f.severity])
 
 
-def _accepted(release: Synthesis) -> list[ReportItem]:
+def _accepted(release: Synthesis) -> Iterator[ReportItem]:
     """What the caller let pass, and releases that are special."""
     failed = {c["condition"] for c in conditions(release) if c["severity"] == "failure"}
     few = "copies-beyond-ess"
     let = ["a fit that failed its verdict"] if release.accepted[0] and failed - {few} else []
     let += ["more copies than independent draws"] if release.accepted[1] and few in failed else []
-    found = []
     if let:
-        found.append(
-            ReportItem(
-                "warning",
-                "Accepted by the caller",
-                f"The copies were drawn from {' and '.join(let)}, by request.",
-                "Make sure that somebody answers for it, or run again without it.",
-            )
+        yield ReportItem(
+            "warning",
+            "Accepted by the caller",
+            f"The copies were drawn from {' and '.join(let)}, by request.",
+            "Make sure that somebody answers for it, or run again without it.",
         )
     if release.fit.kind == "unrestricted":
-        found.append(
-            ReportItem(
-                "warning",
-                "Unrestricted release",
-                "No record is smoothed: the copies come from the unrestricted fit.",
-                "Flag isolated records and fit again before anything is published.",
-            )
+        yield ReportItem(
+            "warning",
+            "Unrestricted release",
+            "No record is smoothed: the copies come from the unrestricted fit.",
+            "Flag isolated records and fit again before anything is published.",
         )
     if release.copies == 1:
-        found.append(
-            ReportItem(
-                "note",
-                "One copy",
-                "One copy does not show the variance between copies, so no estimates are combined.",
-                "Publish two copies or more if analysts need intervals.",
-            )
+        yield ReportItem(
+            "note",
+            "One copy",
+            "One copy does not show the variance between copies, so no estimates are combined.",
+            "Publish two copies or more if analysts need intervals.",
         )
     if release.moved_share > 0:
-        found.append(
-            ReportItem(
-                "note",
-                "Values moved",
-                f"{100 * release.moved_share:.2g}% of the synthetic values could not be held by "
-                "the column and were moved to the end of its range.",
-                "Look at the distribution of a copy at its ends.",
-            )
+        yield ReportItem(
+            "note",
+            "Values moved",
+            f"{100 * release.moved_share:.2g}% of the synthetic values could not be held by "
+            "the column and were moved to the end of its range.",
+            "Look at the distribution of a copy at its ends.",
         )
-    return found
 
 
-def _unassessed(release: Synthesis) -> tuple[str, str]:
-    """Why there is no attacker's sd, and what to do."""
-    shares = "Judge the release by these shares, and by the copies of the records that stand out."
-    if len(release.steps) > 1 or release.fit.outcome != "Gaussian" or release.problem.n_missing:
-        return "The closed forms take one Gaussian response without gaps", shares
-    if not release.fit.covariance.has_attacker:
-        return "No attacker is computed under the predictive process", shares
-    return (
-        "There is no unrestricted fit to compare this release with",
-        "Fit with start= an unrestricted fit.",
-    )
-
-
-def _of_risks(release: Synthesis, risks: Assessment | Disclosure) -> list[ReportItem]:
+def _of_risks(release: Synthesis, risks: Assessment) -> Iterator[ReportItem]:
     """What the intruder gains."""
-    if not isinstance(risks, Assessment):
-        why, todo = _unassessed(release)
-        return [
-            ReportItem(
-                "warning",
-                "No intruder assessed",
-                f"{why}, so only the shares of copies near the truth are known.",
-                todo,
-            )
-        ]
-    found = []
+    if risks.after is None:
+        yield ReportItem(
+            "warning",
+            "No intruder assessed",
+            _sentence(str(risks.absence))
+            + "What is known is what the public files alone give, and the shares of single "
+            "copies near the truth.",
+            "Judge the release by these, and by the copies of the records that stand out.",
+        )
+        return
+    if risks.asked is None:
+        yield ReportItem(
+            "warning",
+            "No floor",
+            "No floor was asked for, so the disclosure of this release was not judged.",
+            'Choose one, such as floor = "10%" in the job (--floor 10%), before you look at '
+            "the numbers, and make the release again.",
+        )
     if risks.rose_most is not None:
-        found.append(
-            ReportItem(
-                "warning",
-                "Protection raised a risk",
-                risks.remarks()[0] + " (variances known to the intruder).",
-                "Give that record a weight, try the protection preserving or cut, or publish "
-                "fewer copies; dsstan compare shows what each gives.",
-            )
+        yield ReportItem(
+            "warning",
+            "Protection raised a risk",
+            risks.remarks()[0] + " (variances known to the intruder).",
+            "Give that record a weight, try the protection preserving or cut, or publish "
+            "fewer copies; dsstan compare shows what each gives.",
         )
-    for remark in risks.floor_remarks() if risks.below_floor.size else []:
+    for remark in risks.floor_remarks()[:1] if risks.below_floor.size else []:
         most = risks.largest_release
-        found.append(
-            ReportItem(
-                "warning",
-                "Records below the floor",
-                remark + ".",
-                f"Publish at most {plural(most, 'copy', 'copies')}."
-                if most
-                else "No number of copies meets it for all: smooth further "
-                "(dsstan.risk.targets.solve_targets), take those records out, or lower the floor.",
-            )
+        yield ReportItem(
+            "warning",
+            "Records below the floor",
+            remark + ".",
+            f"Publish at most {plural(most, 'copy', 'copies')}."
+            if most
+            else "No number of copies meets it for all: smooth further "
+            "(dsstan.risk.targets.solve_targets), take those records out, or lower the floor.",
         )
-    return found
+    if risks.proxies is not None and risks.proxies.used:
+        yield ReportItem(
+            "warning",
+            "Columns that predict the response",
+            f"{risks.proxies}.",
+            "Drop them from the table, or bring them into the formula.",
+        )
+    if risks.naming is not None and risks.naming.coarse:
+        beyond = risks.naming.above_limit.size
+        yield ReportItem(
+            "warning" if beyond else "note",
+            "Values that can be named exactly",
+            ". ".join([str(risks.naming), *risks.naming.remarks()]) + ".",
+            "Publish fewer copies, smooth further, or allow it with --attribution."
+            if beyond
+            else "Nothing, if such chances are small enough.",
+        )
 
 
 def _sentence(text: str) -> str:
     """With a capital, a full stop and a space after it."""
     text = text.strip().rstrip(".")
     return f"{text[0].upper()}{text[1:]}. " if text else ""
-
-
-def headline(found: list[ReportItem], risks: Assessment | Disclosure) -> dict[str, str]:
-    """The banner: severity, its words, and the numbers that matter most."""
-    severities = {f.severity for f in found}
-    worst = next((s for s in ("failure", "warning") if s in severities), "ok")
-    counts = [
-        plural(sum(f.severity == s for f in found), s)
-        for s in ("failure", "warning", "note")
-        if s in severities
-    ]
-    text = f"{', '.join(counts)}." if counts else "No failure, no warning, no note."
-    if isinstance(risks, Assessment):
-        least = float(risks.after.sd(variances="known").min())
-        text += (
-            f" The smallest sd that {plural(risks.after.copies, 'copy', 'copies')} leave to an "
-            f"intruder who knows all other records is {figure(least)}, on the modelled scale."
-        )
-    return {"severity": worst, "head": HEADS[worst], "text": text}
 
 
 def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
@@ -206,9 +179,11 @@ def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
         "Coordinates": " and ".join(problem.coord_names),
         "Distance": f"{problem.distance}, in {problem.unit}s",
         "Reference system": problem.crs or "not stated",
+        "Distances measured in": problem.sites_crs or "the coordinates as they are",
         "Correlation function": correlation_words(fit.cov_model),
         "Covariance": str(fit.covariance),
         "Largest distance": f"{figure(problem.d_max, 4)} {problem.unit}",
+        **_columns(release),
     }
     chosen = {
         "Copies, L": f"{release.copies:,}",
@@ -222,6 +197,17 @@ def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
         "Sampler": sampler(release),
     }
     return {"data": data, "settings": chosen}
+
+
+def _columns(release: Synthesis) -> dict[str, str]:
+    """Which columns leave with the copies, and which stay, each with its role as it is guessed."""
+    roles = {role.name: role.role for role in column_roles(release.problem)}
+    lists = {"Published as collected": as_collected(release)}
+    lists["Not published"] = [str(name) for name in unpublished_columns(release)]
+    return {
+        label: ", ".join(f"{name} ({roles[name]})" for name in names) or NOTHING
+        for label, names in lists.items()
+    }
 
 
 def _rule(fit: Fit, unit: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstan.analysis.marginals import marginals
 from dsstan.core.workspace import write_private
 from dsstan.release.metadata import synthetic_columns
 from dsstan.release.report import content as _content
@@ -17,8 +18,8 @@ from dsstan.release.report import records as _records
 from dsstan.release.report import tables as _tables
 from dsstan.release.report.rendering import environment
 from dsstan.release.report.words import figure
+from dsstan.release.verdicts import PAPER_SHARES, answer, verdict_lines
 from dsstan.risk.assessment import Assessment
-from dsstan.risk.disclosure import Disclosure
 
 if TYPE_CHECKING:
     from dsstan.analysis.utility import Utility
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 
 def write_report(
     release: Synthesis,
-    risks: Assessment | Disclosure,
+    risks: Assessment,
     kept: Utility | None,
     path: str | os.PathLike[str],
+    *,
+    accepted: str | None = None,
 ) -> Path:
-    """Write the data steward's report: one HTML page that asks nothing of any network.
+    """Write the data steward's report, one HTML page that asks nothing of any network; its path.
 
     Confidential: it shows single records. Only its owner may read the file.
 
@@ -40,19 +43,18 @@ def write_report(
     release
         The copies.
     risks
-        From :func:`dsstan.assess`, or where there is no unrestricted fit to compare with
-        from :func:`dsstan.disclosure`.
+        From :func:`dsstan.assess`, or :func:`dsstan.risk.assessment.measured` where there is no
+        intruder.
     kept
         From :func:`dsstan.utility`; None for a release of one copy.
     path
         The file. One that exists is replaced at once.
-
-    Returns
-    -------
-    Path
-        The file.
+    accepted
+        The reason why records below the floor are accepted, if they are.
     """
-    page = environment().get_template("report.html").render(_context(release, risks, kept))
+    page = (
+        environment().get_template("report.html").render(_context(release, risks, kept, accepted))
+    )
     target = Path(path).expanduser()
     write_private(target, page.encode("utf-8"))
     return target
@@ -77,12 +79,12 @@ def factsheet(metadata: Mapping[str, Any]) -> str:
 
 
 def _context(
-    release: Synthesis, risks: Assessment | Disclosure, kept: Utility | None
+    release: Synthesis, risks: Assessment, kept: Utility | None, accepted: str | None
 ) -> dict[str, Any]:
     """Everything that the report's template names."""
     problem, fits = release.problem, release.fits
-    whole = risks if isinstance(risks, Assessment) else None
-    shares = risks.shares if isinstance(risks, Assessment) else risks
+    whole = None if risks.after is None else risks
+    shares = risks.shares
     records = _records.record_table(release, risks)
     found = _content.findings(release, risks)
     ringed = None if whole is None else whole.rose_most
@@ -90,7 +92,13 @@ def _context(
         "problem": problem,
         "release": release,
         "assessment": whole,
-        "banner": _content.headline(found, risks),
+        "verdicts": (lines := verdict_lines(release, risks, accepted)),
+        "answer": answer(lines),
+        "placing": _tables.placing(risks),
+        "paper_shares": PAPER_SHARES,
+        "absence": risks.absence,
+        "exact": None if whole is None else _tables.exact(whole),
+        "effect": risks.effect_of_protection() if risks.before is not None else None,
         "findings": found,
         **_content.data_and_settings(release),
         "posterior": _tables.posterior(fits),
@@ -99,6 +107,7 @@ def _context(
         "shares": _tables.shares(shares),
         "worst": _records.worst(records).to_dict("records"),
         "columns": _records.columns(records, problem.unit, f"{100 * shares.relative:g}%"),
+        "distribution": _tables.distribution(marginals(release)),
         "estimates": None if kept is None else _tables.estimates(kept),
         "provenance": _content.provenance(release),
         "has_flags": bool(np.any(release.fit.flagged)),

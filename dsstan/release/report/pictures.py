@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.release.report.records import facts, pictured
 from dsstan.release.report.rendering import pictures
 from dsstan.release.report.words import figure
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dsstan.risk.assessment import Assessment
     from dsstan.table.problem import Problem
 
-Floats = NDArray[np.float64]
 Mark = tuple[float, float, float, bool, str]
 """A record or place: x, y, size, whether it is flagged, and what pointing at it shows."""
 
@@ -50,7 +49,7 @@ def site_map(problem: Problem, records: pd.DataFrame, ringed: int | None) -> Any
     at = edge + 0.5 * (frame - span * scale) + (flat - low) * scale
     at[:, 1] = frame[1] + 2 * edge - at[:, 1]  # SVG counts downwards
     shown = pictured(records)
-    drawn = np.unique(problem.site[shown["row"]]).size
+    drawn = np.unique(problem.site_index[shown["row"]]).size
     radius = float(np.clip(70.0 / np.sqrt(drawn), 2.2, 4.5))
     marks = _marks(problem, shown, at, radius)
     bar = None
@@ -66,7 +65,7 @@ def site_map(problem: Problem, records: pd.DataFrame, ringed: int | None) -> Any
         f"records are triangles, the others circles. {drawn_of(records)} The table "
         "of worst records has the numbers."
     ).replace("  ", " ")
-    ring = None if ringed is None else (*at[problem.site[ringed]], radius + 7.0)
+    ring = None if ringed is None else (*at[problem.site_index[ringed]], radius + 7.0)
     size_of = (*(frame + 2 * edge), 40.0, edge)
     return pictures().map(*size_of, label, marks, ring, bar, below)
 
@@ -74,12 +73,12 @@ def site_map(problem: Problem, records: pd.DataFrame, ringed: int | None) -> Any
 def _marks(problem: Problem, records: pd.DataFrame, at: Floats, radius: float) -> list[Mark]:
     """One mark a place: circles first, so that no triangle is hidden."""
     texts: dict[int, list[str]] = {}
-    count = np.bincount(problem.site, minlength=len(at))
+    count = np.bincount(problem.site_index, minlength=len(at))
     for row in records.sort_values("sd_after", kind="stable").to_dict("records"):
-        place = texts.setdefault(int(problem.site[row["row"]]), [])
+        place = texts.setdefault(int(problem.site_index[row["row"]]), [])
         if len(place) < SHOWN:
             place.append(facts(row, problem.unit))
-    flagged = set(problem.site[records.loc[records["flagged"], "row"]])
+    flagged = set(problem.site_index[records.loc[records["flagged"], "row"]])
     marks = []
     for site in sorted(texts, key=lambda site: (site in flagged, site)):
         words = "\n\n".join(texts[site])
@@ -136,7 +135,7 @@ class Axes:
 
 def release_size(found: Assessment) -> dict[str, Any]:
     """The smallest sd left against L, one picture a group of records."""
-    counts = sorted({int(c) for c in np.round(np.geomspace(1, MOST, 30))} | {found.after.copies})
+    counts = sorted({int(c) for c in np.round(np.geomspace(1, MOST, 30))} | {found.release.copies})
     table = found.curve(counts)
     low, high = float(table["known"].min()), float(table["fixed"].max())
     if found.floor is not None:
@@ -159,7 +158,7 @@ def _size_panel(found: Assessment, table: pd.DataFrame, axes: Axes, group: str) 
         bands.append((when, *(axes.place(rows["copies"], rows[b]) for b in ("known", "fixed"))))
         first, final = float(rows["known"].iloc[0]), float(rows["known"].iloc[-1])
         words.append(f"{when} protection from {figure(first)} to {figure(final)}")
-    planned = float(found.after.copies)
+    planned = float(found.release.copies)
     lines = [axes.line("planned", (planned, planned), axes.y)]
     if found.floor is not None:
         lines.append(axes.line("floor", axes.x, (found.floor, found.floor)))

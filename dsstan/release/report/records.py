@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dsstan.core.arrays import Floats
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.report.words import exact, figure, percent
 from dsstan.risk.assessment import Assessment
-from dsstan.risk.disclosure import Disclosure
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
 
-Floats = NDArray[np.float64]
 
 WORST = 20
 """Rows of the table of worst records."""
@@ -61,7 +59,7 @@ class Column:
         return "" if self.kind == "text" else exact(value)
 
 
-def record_table(release: Synthesis, risks: Assessment | Disclosure) -> pd.DataFrame:
+def record_table(release: Synthesis, risks: Assessment) -> pd.DataFrame:
     """One row a record, in the order of the table.
 
     Columns ``label``, ``row``, ``flagged``, ``neighbour``, ``share_before``, ``share_after``
@@ -70,7 +68,6 @@ def record_table(release: Synthesis, risks: Assessment | Disclosure) -> pd.DataF
     """
     problem, fit = release.problem, release.fit
     found = risks.records
-    whole = isinstance(risks, Assessment)
     protected = fit.kind == "restricted"
     after = "restricted" if protected else "unrestricted"
     none = np.full(problem.n_records, np.nan)
@@ -90,7 +87,7 @@ def record_table(release: Synthesis, risks: Assessment | Disclosure) -> pd.DataF
             "share_before": column("within_relative_unrestricted", protected),
             "share_after": column(f"within_relative_{after}"),
             "sd_none": column("sd_leave_one_out"),
-            "sd_before": column(f"sd_known_{count}_unrestricted", protected and whole),
+            "sd_before": column(f"sd_known_{count}_unrestricted", protected),
             "sd_after": column(f"sd_known_{count}_{after}"),
             "sd_fixed": column(f"sd_fixed_{count}_{after}"),
             "exposure": column("exposure"),
@@ -123,18 +120,18 @@ def worst(table: pd.DataFrame, rows: int = WORST) -> pd.DataFrame:
     return table.sort_values("sd_after", kind="stable").head(rows)
 
 
-def pictured(table: pd.DataFrame, most: int = PICTURED) -> pd.DataFrame:
+def pictured(table: pd.DataFrame) -> pd.DataFrame:
     """The records that a picture shows: all, or of many those at most risk and some others.
 
     The worst, flagged records (those at most risk, up to half of the picture), and a random
     sample of the others, the same one every time; in the order of the table.
     """
-    if len(table) <= most:
+    if len(table) <= PICTURED:
         return table
-    flagged = worst(table[table["flagged"]], most // 2)
+    flagged = worst(table[table["flagged"]], PICTURED // 2)
     kept = pd.Index(worst(table)["row"]).union(pd.Index(flagged["row"]))
     others = np.setdiff1d(table["row"].to_numpy(), kept.to_numpy())
-    chosen = np.random.default_rng(0).permutation(others)[: most - len(kept)]
+    chosen = np.random.default_rng(0).permutation(others)[: PICTURED - len(kept)]
     return table.iloc[np.sort(np.concatenate([kept.to_numpy(), chosen]))]
 
 

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Any
 from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.report.pictures import interval
 from dsstan.release.report.words import NOTHING, between, figure, percent, plural
+from dsstan.release.verdicts import placing_rows
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure, reduction_text
+from dsstan.risk.floors import Floor
+from dsstan.risk.placing import half_width, placed_within
 
 if TYPE_CHECKING:
+    from dsstan.analysis.marginals import Marginals
     from dsstan.analysis.utility import Utility
     from dsstan.copies.result import Synthesis
     from dsstan.models.result import Fit
 
 WHEN = {"unrestricted": "before protection", "restricted": "after protection"}
-LIMITS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Floors whose largest release is reported, beside the floor that was set."""
+LIMITS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
+"""Floors, as shares of a value, whose largest release is reported."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,40 @@ def shares(found: Disclosure) -> Table:
     return Table(rows, caption, stub="records", group="copies")
 
 
+def placing(found: Assessment) -> Table:
+    """How near to the truth intruders place records, without and with the release."""
+    rows = [
+        {"records": f"{row.group} records", "": row.text} | row.cells
+        for row in sorted(placing_rows(found), key=lambda row: row.group)
+    ]
+    caption = "How near to the truth the public files alone get"
+    if found.after is not None:
+        caption = "How near to the truth an intruder gets who knows all other records"
+    return Table(rows, caption, stub="", group="records")
+
+
+def exact(found: Assessment) -> Table | None:
+    """The exact intruder of the weakest records; None where none was computed."""
+    if found.exact is None:
+        return None
+    records = found.exact.records
+    records = records.iloc[found.sd[records["position"]].argsort(kind="stable")]
+    within = half_width(found.release.problem, found.sd)
+    rows = [
+        {
+            "record": str(label),
+            "flagged": "yes" if row["flagged"] else "no",
+            "placed within": placed_within(within[row["position"]]),
+            "exact sd": figure(found.sd[row["position"]]),
+            "bounds of the sd": between(row["sd_known"], row["sd_fixed"]),
+            "sd without any copy": figure(row["sd_leave_one_out"]),
+        }
+        for label, row in zip(records.index, records.to_dict("records"), strict=True)
+    ]
+    caption = f"Exact intruder of {len(rows)} records, the weakest of all and of each group"
+    return Table(rows, caption, stub="record")
+
+
 def attacker(found: Assessment) -> Table:
     """The sd left after 0, 1, L and 500 copies, smallest and median of each group."""
     table = found.table().set_index(["fit", "group", "copies", "variances"])
@@ -152,20 +190,36 @@ def attacker(found: Assessment) -> Table:
 
 def release_sizes(found: Assessment) -> Table:
     """Most copies that leave every record a floor, for some floors."""
-    floors = sorted({*LIMITS, *([] if found.floor is None else [found.floor])})
+    problem, intruder = found.release.problem, found.intruder
     rows = []
-    for floor in floors:
-        most = found.after.largest_release(floor)
-        below = int((found.after.sd(variances="known") < floor).sum())
-        asked = " (asked for)" if floor == found.floor else ""
+    for share in LIMITS:
+        least = Floor(share=share).least_sd(problem)
+        most = intruder.largest_release(least)
+        below = int((found.sd < least).sum())
         rows.append(
             {
-                "least sd": f"{floor:g}{asked}",
-                "most copies that leave it to all": "any number" if most >= 1e9 else f"{most:,}",
-                f"records below it at L = {found.after.copies}": f"{below:,}",
+                "nobody placed within": f"+/-{100 * share:g}%",
+                "copies that surely keep it for all": "any number" if most >= 1e9 else f"{most:,}",
+                f"records below it at L = {intruder.copies}": f"{below:,}",
             }
         )
-    return Table(rows, "How many copies a floor allows", stub="least sd")
+    caption = "How many copies a floor allows by the lower bounds; exact sds may allow more"
+    return Table(rows, caption, stub="nobody placed within")
+
+
+def distribution(found: Marginals) -> Table:
+    """The response's distribution in the data and in the copies."""
+    rows = [
+        {
+            "values of": str(source),
+            **{str(k): figure(row[k], 4) for k in row.index[:7]},
+            "zeros": percent(row["zeros"]),
+            "negative": percent(row["negative"]),
+        }
+        for source, row in found.table().iterrows()
+    ]
+    caption = f"{found.response} on its own scale, data beside all copies"
+    return Table(rows, caption, stub="values of")
 
 
 def estimates(kept: Utility) -> Table:

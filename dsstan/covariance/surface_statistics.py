@@ -1,0 +1,351 @@
+"""The statistics of the likelihood at given phi and r, and what follows from them.
+
+With V = sigma_sq C, C = M(phi) + r I and r = tau_sq / sigma_sq, the likelihood needs only log|C|
+and Z' C^-1 Z, Z = [Q, e] (an orthonormal basis of X and the least-squares residuals).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import SurfaceError
+from dsstan.covariance.correlation import correlation
+from dsstan.covariance.protection import protection_of, removed_variance
+
+_LOG_PI_2 = float(np.log(2.0 * np.pi))
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The data rotated by a basis of X: y - X beta = Z [T (b - beta), 1].
+
+    Attributes
+    ----------
+    Z
+        [Q, e], shape (n, P + 1).
+    T
+        Upper triangular, X = Q T, shape (P, P).
+    b
+        Least-squares coefficients, shape (P,).
+    """
+
+    Z: Floats
+    T: Floats
+    b: Floats
+
+
+def rotate(X: Floats, y: Floats) -> Rotation:
+    """Orthonormal basis of X beside the least-squares residuals.
+
+    Parameters
+    ----------
+    X, y
+        Design matrix (n, P) of full rank; response (n,).
+    """
+    q, t = np.linalg.qr(X)
+    sign = np.where(np.diag(t) < 0, -1.0, 1.0)
+    q, t = q * sign, t * sign[:, None]
+    b = solve_triangular(t, q.T @ y)
+    b = b + solve_triangular(t, q.T @ (y - X @ b))
+    return Rotation(np.column_stack([q, y - X @ b]), t, b)
+
+
+def smoothed_correlation(
+    d: Floats, phi: float, a_diag: Floats, protection: str, cov_model: str = "exponential"
+) -> Floats:
+    """The matrix M in V = sigma_sq (M + r I), shape (n, n).
+
+    Parameters
+    ----------
+    d
+        Distances among the informing records, shape (n, n).
+    phi
+        Decay, inverse of their unit.
+    a_diag
+        Diagonal of A of those records, shape (n,).
+    protection
+        ``"paper"``, ``"preserving"`` or ``"cut"``; under ``"preserving"``
+        I - A^2 is added, the variance that smoothing removes.
+    cov_model
+        Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`.
+    """
+    m = correlation(d, phi, cov_model)
+    if np.any(a_diag != 1.0):
+        m *= a_diag[:, None] * a_diag[None, :]
+    if protection_of(protection).variance_returns:
+        m[np.diag_indices_from(m)] += removed_variance(a_diag, protection)
+    return m
+
+
+def node_statistics(m: Floats, z: Floats, r: Floats) -> Floats:
+    """Scaled statistics of C = M + r I at several nugget ratios.
+
+    M is reduced to tridiagonal form once, the reflectors are applied to Z
+    alone, and each r costs one tridiagonal solve.
+
+    Parameters
+    ----------
+    m
+        Symmetric, non-negative definite, shape (n, n).
+    z
+        Rotated data, shape (n, k).
+    r
+        Nugget ratios, shape (H,).
+
+    Returns
+    -------
+    ndarray
+        Shape (H, 1 + k (k + 1) / 2): log|C| - n log(1 + r), then the lower
+        triangle, row by row, of (1 + r) Z' C^-1 Z.
+    """
+    n, k = z.shape
+    rows, cols = np.tril_indices(k)
+    out = np.empty((len(r), 1 + rows.size))
+    if n == 1:
+        diagonal, off, qz = m[0].copy(), np.zeros(1), z
+    else:
+        work, _ = lapack.dsytrd_lwork(n, lower=1)
+        reflectors, diagonal, off, tau, _ = lapack.dsytrd(
+            np.asfortranarray(m), lower=1, lwork=int(work), overwrite_a=0
+        )
+        qz = np.array(z, order="C")
+        for i in range(n - 1):
+            v = reflectors[i + 1 :, i].copy()
+            v[0] = 1.0
+            qz[i + 1 :] -= np.outer(tau[i] * v, v @ qz[i + 1 :])
+    for h, ratio in enumerate(r):
+        pivots, ratios, info = lapack.dpttrf(diagonal + ratio, off)
+        if info != 0:
+            raise SurfaceError(
+                "the covariance is not positive definite at a node of the surface; "
+                "raise the lower bound of tau_sq / sigma_sq (Priors.r_bounds)"
+            )
+        solved, _ = lapack.dpttrs(pivots, ratios, qz)
+        s = (1.0 + ratio) * (qz.T @ solved)
+        out[h, 0] = np.sum(np.log(pivots)) - n * np.log1p(ratio)
+        out[h, 1:] = 0.5 * (s + s.T)[rows, cols]
+    return out
+
+
+def response_log_density(s: Floats, u: Floats, n: int, sigma_sq: float, r: float) -> float:
+    """Log density of the response from its scaled statistics, all constants kept.
+
+    Parameters
+    ----------
+    s
+        Scaled statistics at (phi, r), as one row of :func:`node_statistics`.
+    u
+        T (b - beta), shape (P,).
+    n
+        Number of informing records.
+    sigma_sq, r
+        Partial sill and nugget ratio.
+    """
+    full = matrix_of(s)
+    b = np.append(u, 1.0)
+    quadratic = float(b @ full @ b) / ((1.0 + r) * sigma_sq)
+    log_det = s[0] + n * np.log1p(r)
+    return float(-0.5 * (n * (_LOG_PI_2 + np.log(sigma_sq)) + log_det + quadratic))
+
+
+def matrix_of(s: Floats) -> Floats:
+    """The symmetric matrix whose lower triangle follows the log determinant, (..., K) in."""
+    k = (math.isqrt(8 * (s.shape[-1] - 1) + 1) - 1) // 2
+    rows, cols = np.tril_indices(k)
+    full = np.empty((*s.shape[:-1], k, k))
+    full[..., rows, cols] = s[..., 1:]
+    full[..., cols, rows] = s[..., 1:]
+    return full
+
+
+def best_at(s: Floats, n: int, r: float) -> tuple[Floats, float]:
+    """T (b - beta), shape (P,), and sigma_sq of the highest density.
+
+    Parameters
+    ----------
+    s
+        Scaled statistics at (phi, r), as one row of :func:`node_statistics`.
+    n
+        Number of informing records.
+    r
+        Nugget ratio.
+    """
+    full = matrix_of(s)
+    u = np.asarray(-np.linalg.solve(full[:-1, :-1], full[:-1, -1]), dtype=np.float64)
+    return u, float(full[-1, -1] + u @ full[:-1, -1]) / (n * (1.0 + r))
+
+
+def coefficients_at(
+    rotation: Rotation, s: Floats, sigma_sq: float, r: float
+) -> tuple[Floats, Floats]:
+    """Generalised least squares of the coefficients given the variances.
+
+    Parameters
+    ----------
+    rotation
+        The data that the statistics are of.
+    s, r
+        As :func:`best_at` takes them.
+    sigma_sq
+        Partial sill.
+
+    Returns
+    -------
+    tuple
+        The estimate, shape (P,), and its covariance (X'V^-1 X)^-1, shape (P, P).
+    """
+    full = matrix_of(s)
+    inverse = np.linalg.inv(rotation.T)
+    # The statistics are (1 + r) Z'C^-1 Z and V = sigma_sq C.
+    cov = inverse @ np.linalg.inv(full[:-1, :-1]) @ inverse.T * (1.0 + r) * sigma_sq
+    beta = rotation.b + inverse @ np.linalg.solve(full[:-1, :-1], full[:-1, -1])
+    return np.asarray(beta), np.asarray(cov)
+
+
+THREADED = 400
+"""Rows from which nodes are computed side by side."""
+
+MOST_THREADS = 8
+"""Nodes at a time; each holds three matrices of all pairs."""
+
+
+class Statistics(Protocol):
+    """Where the statistics of a surface come from: exact, or an approximation of C."""
+
+    @property
+    def rotation(self) -> Rotation:
+        """The data that the statistics are of."""
+
+    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
+        """Scaled statistics at each phi, as :func:`node_statistics` gives them for all r."""
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """What records that share a site and a smoothing say beside their mean.
+
+    Within such a group of k records a Helmert rotation leaves sqrt(k) times the mean, whose
+    variance in M is k times that of a record, and k - 1 contrasts without a spatial effect.
+
+    Attributes
+    ----------
+    noise
+        Variance of the contrasts beside r: the share of the sill that smoothing turns into noise.
+    count
+        Number of contrasts.
+    squares
+        Lower triangle, row by row, of their Z'Z.
+    """
+
+    noise: float
+    count: int
+    squares: Floats
+
+    def statistics(self, r: Floats) -> Floats:
+        """Their part of the scaled statistics at each r, shape (H, K)."""
+        variance = r + self.noise
+        log_det = self.count * (np.log(variance) - np.log1p(r))
+        return np.column_stack([log_det, np.outer((1.0 + r) / variance, self.squares)])
+
+
+@dataclass(frozen=True)
+class ExactStatistics:
+    """Statistics of the exact covariance, by LAPACK, with one row a site and smoothing.
+
+    Attributes
+    ----------
+    smoothed
+        M of the scaled means at a value of phi, shape (q, q).
+    rotation
+        The data.
+    means
+        The rotated data of the groups: sqrt(k) times their means, shape (q, P + 1); by default a
+        group a record.
+    contrasts
+        What is left of the records within the groups.
+    """
+
+    smoothed: Callable[[float], Floats]
+    rotation: Rotation
+    means: Floats | None = None
+    contrasts: tuple[Contrasts, ...] = ()
+
+    def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
+        """Scaled statistics at each phi, shape (H, K)."""
+        z = self.rotation.Z if self.means is None else self.means
+        within = sum((c.statistics(r) for c in self.contrasts), start=np.zeros(1))
+
+        def node(value: float) -> Floats:
+            return node_statistics(self.smoothed(float(value)), z, r) + within
+
+        if len(z) < THREADED:
+            yield from map(node, phi)
+            return
+        # LAPACK lets go of the interpreter.
+        with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
+            yield from pool.map(node, phi)
+
+
+def exact_statistics(
+    distances: Floats,
+    X: Floats,
+    y: Floats,
+    *,
+    a_diag: Floats,
+    protection: str,
+    cov_model: str = "exponential",
+) -> ExactStatistics:
+    """Statistics of all pairs of informing records.
+
+    Parameters
+    ----------
+    distances
+        Among them, shape (n, n).
+    X, y
+        Their design matrix (n, P) and response (n,).
+    a_diag, protection, cov_model
+        See :func:`smoothed_correlation`.
+    """
+    rotation = rotate(X, y)
+    # The first record at each site, then one group for each smoothing there.
+    site = (distances == 0).argmax(axis=1)
+    _, first, group, k = np.unique(
+        np.column_stack([site, a_diag]),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+    )
+    group, root = group.ravel(), np.sqrt(k)
+    means = np.zeros((k.size, rotation.Z.shape[1]))
+    np.add.at(means, group, rotation.Z)
+    means /= root[:, None]
+    noise = removed_variance(a_diag, protection)
+    away = rotation.Z - (means / root[:, None])[group]
+    rows, cols = np.tril_indices(away.shape[1])
+    contrasts = tuple(
+        Contrasts(
+            noise=float(value),
+            count=int(np.sum(noise == value) - np.sum(noise[first] == value)),
+            squares=(away[noise == value].T @ away[noise == value])[rows, cols],
+        )
+        for value in np.unique(noise[(k > 1)[group]])
+    )
+
+    near, scale = distances[np.ix_(first, first)], root * a_diag[first]
+
+    def smoothed(phi: float) -> Floats:
+        m = smoothed_correlation(near, phi, scale, "paper", cov_model)
+        m[np.diag_indices_from(m)] += noise[first]
+        return m
+
+    return ExactStatistics(smoothed, rotation, means, contrasts)

@@ -1,0 +1,116 @@
+"""What to type where a check is not met: an option, its value and the value now."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dsstan.core.arrays import Floats
+from dsstan.core.spelling import spelled
+from dsstan.engines.base import SamplerSettings
+from dsstan.table.problem import Problem
+
+_MOST_TIMES = 16
+"""Largest factor by which longer chains are advised."""
+_HIGH_DELTA, _HIGHEST_DELTA = 0.99, 0.999
+_DEEPER = 2
+_REPEATED_SHARE = 0.5
+"""Share of the records beyond one a site from which their values explain a nugget of zero."""
+
+
+def times_longer(need: float, found: float) -> int:
+    """How many times as long a chain must be for ``need`` where it gave ``found``."""
+    enough = math.ceil(need / found) if found > 0 else _MOST_TIMES
+    return min(_MOST_TIMES, max(2, enough))
+
+
+def more_samples(settings: SamplerSettings, times: int = 2) -> str:
+    """Longer chains after a warm-up that was long enough."""
+    return f"{spelled('samples', times * settings.samples)} ({settings.samples} now)"
+
+
+def more_warmup(settings: SamplerSettings) -> str:
+    """A longer warm-up."""
+    return f"{spelled('warmup', 2 * settings.warmup)} ({settings.warmup} now)"
+
+
+def shorter_steps(settings: SamplerSettings) -> str:
+    """Steps short enough for what the chains diverged at."""
+    now = settings.adapt_delta
+    value = _HIGH_DELTA if now < _HIGH_DELTA else _HIGHEST_DELTA if now < _HIGHEST_DELTA else None
+    if value is None:
+        return f"{more_warmup(settings)}, or priors that rule out the place where chains diverge"
+    return f"{spelled('adapt_delta', value)} ({now:g} now)"
+
+
+def deeper_trees(settings: SamplerSettings) -> str:
+    """Covariates that make short paths, or longer paths."""
+    deeper = settings.max_treedepth + _DEEPER
+    return (
+        "centre the covariates, with scale() in the formula; or in Python "
+        f"max_treedepth={deeper} ({settings.max_treedepth} now)"
+    )
+
+
+def wider_decay(bounds: tuple[float, float], *, low: bool, high: bool) -> str:
+    """A range of the decay ten times wider at the ends that draws lean on."""
+    wider = (bounds[0] / 10 if low else bounds[0], bounds[1] * 10 if high else bounds[1])
+    rounded = (float(f"{wider[0]:.3g}"), float(f"{wider[1]:.3g}"))
+    now = f"{bounds[0]:.3g} to {bounds[1]:.3g} now"
+    return f"{spelled('phi_bounds', rounded, of='priors')} ({now}), or a reason why it ends there"
+
+
+def fewer_flagged(nearest: Floats, now: float) -> str:
+    """A distance that flags half of the records at most; the one ``now``."""
+    middle = float(np.sort(nearest)[::-1][len(nearest) // 2])
+    half = float(f"{1.01 * middle:.3g}")
+    return f"{spelled('threshold', half)}, which flags half at most ({now:.3g} now)"
+
+
+def fewer_copies(copies: int, worst_ess: float, settings: SamplerSettings) -> str:
+    """Fewer copies, or draws enough for so many."""
+    longer = more_samples(settings, times_longer(copies, worst_ess))
+    if not 1 <= worst_ess < math.inf:
+        return longer
+    return f"{longer}, or {spelled('copies', int(worst_ess))} ({copies} now)"
+
+
+def repeated_values(problem: Problem) -> str | None:
+    """Why a table has no nugget, if records of a site repeat one another; and what to do.
+
+    The records beyond one a site are all that tells the nugget from a spatial effect that changes
+    over short distances. Where at least half of them have the response of another record there, a
+    nugget of zero is what the table says.
+    """
+    there = problem.observed
+    site, y = problem.site_index[there], problem.y[there]
+    beyond = len(site) - len(np.unique(site))
+    values = np.column_stack([site, y])
+    same = len(values) - len(np.unique(values, axis=0))
+    if not beyond or same < _REPEATED_SHARE * beyond:
+        return None
+    whole = np.column_stack([values, problem.X[there]])
+    rows = len(whole) - len(np.unique(whole, axis=0))
+    sites = len(np.unique(site[_repeats(values)]))
+    said = [f"{rows} of {len(site)} records repeat another one whole"] if rows else []
+    if same > rows:
+        said.append(
+            f"{same} of the {beyond} records beyond one a site have the response of another record "
+            f"there, at {sites} sites"
+        )
+    if problem.coord_names[0] in problem.table.columns:
+        keys = ", ".join(f'"{name}"' for name in problem.coord_names)
+        place = f"table.drop_duplicates([{keys}])"
+    else:
+        place = "table[~table.geometry.duplicated()]"
+    return (
+        f"{', and '.join(said)}, so the copies repeat them too. If records of a site are one "
+        f"household, keep one row a site: in Python {place}"
+    )
+
+
+def _repeats(values: Floats) -> Floats:
+    """Whether each row is there more than once."""
+    _, inverse, counts = np.unique(values, axis=0, return_inverse=True, return_counts=True)
+    return np.asarray(counts[inverse.reshape(-1)] > 1)

@@ -1,0 +1,370 @@
+"""The ledger: what of each table went out, so that several releases of it are counted together.
+
+It is a private folder of this user (0700, files 0600): ``key``, the secret of the fingerprints;
+``releases.json``, one entry for each published release; and for each a Parquet file with what it
+reveals of every record. No value of a table is in it. A release that is
+written notes the same on its confidential side, and enters the ledger when it is published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from filelock import FileLock
+from numpy.typing import NDArray
+from platformdirs import user_state_path
+
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import InputError
+from dsstan.core.private_file import keep_private, lasting_folder
+from dsstan.release.publication.record_order import largest_of_each, record_order
+from dsstan.risk.intruder.former import Former
+from dsstan.risk.intruder.planned import sd_with
+from dsstan.table.formulas.formula import ResponseTransform
+from dsstan.table.problem import Problem
+
+__all__ = [
+    "ENTRIES",
+    "VARIABLE",
+    "Entry",
+    "Ledger",
+    "add_up",
+    "ledger_folder",
+    "open_ledger",
+    "published_before",
+    "read_entry",
+    "read_information",
+    "same_release",
+    "sd_left",
+    "information_bytes",
+]
+
+
+VARIABLE = "DSSTAN_LEDGER"
+"""The environment variable that names the folder."""
+
+ENTRIES = "releases.json"
+
+_KEY, _LOCK = "key", "lock"
+_KEY_BYTES = 32
+_LARGEST = 100_000_000
+
+COLUMNS = (
+    *("alone", "fixed", "known", "margin", "least", "next_copy", "next_release"),
+    *("same_value", "same_place"),
+)
+"""Columns of the file of a release; see :func:`read_information`."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release of one column of a table, as the ledger keeps it.
+
+    Attributes
+    ----------
+    release, column
+        Name of the release, by a keyed hash of its copies, and the synthetic column.
+    table, records, copies
+        What the table is called, N and L.
+    transform
+        Of the response to the modelled scale.
+    responses, places
+        Fingerprints of the table (:mod:`dsstan.release.publication.record_order`).
+    floor
+        As it was asked for, or None.
+    judged
+        Whether there is a file of what it reveals of every record.
+    counted
+        Former releases that its verdict counts, by name.
+    published
+        Each publication: ``to``, ``at``, ``by``, ``complete``.
+    """
+
+    release: str
+    column: str
+    table: str
+    records: int
+    copies: int
+    transform: str
+    responses: str
+    places: str
+    floor: str | None
+    judged: bool
+    counted: tuple[str, ...] = ()
+    published: tuple[Mapping[str, Any], ...] = field(default=())
+
+    def same_table(self, other: Entry) -> bool:
+        """Whether two entries are of one column of one table."""
+        return self.responses == other.responses and self.records == other.records
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The folder of a ledger."""
+
+    folder: Path
+
+    @property
+    def key(self) -> bytes:
+        """The secret of the fingerprints.
+
+        Raises
+        ------
+        InputError
+            If it can't be read.
+        """
+        path = self.folder / _KEY
+        try:
+            key = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"the ledger's {path} can't be read: {error.strerror}") from None
+        if len(key) != _KEY_BYTES:
+            raise InputError(f"the ledger's {path} is damaged: restore it")
+        return key
+
+    @property
+    def name(self) -> str:
+        """A name that distinguishes this ledger from others and reveals nothing of its key."""
+        return hashlib.sha256(b"dsstan ledger name" + self.key).hexdigest()[:16]
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time."""
+        try:
+            lock = FileLock(self.folder / _LOCK, mode=0o600)
+            lock.acquire()
+        except OSError as error:
+            raise InputError(
+                f"the ledger {self.folder} can't be written to ({error.strerror}): name another "
+                f"place with --ledger or {VARIABLE}"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every entry, the first published first.
+
+        Raises
+        ------
+        InputError
+            If they can't be read.
+        """
+        path = self.folder / ENTRIES
+        if not path.exists():
+            return ()
+        try:
+            if path.stat().st_size > _LARGEST:
+                raise ValueError
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return tuple(read_entry(one) for one in content["releases"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise InputError(f"the ledger's {path} can't be read: restore it") from None
+
+    def information(self, entry: Entry) -> pd.DataFrame:
+        """What a release reveals of every record; see :func:`read_information`.
+
+        Raises
+        ------
+        InputError
+            If it can't be read.
+        """
+        return read_information(self.folder / _file(entry), entry.records)
+
+    def enter(self, entry: Entry, information: pd.DataFrame | None) -> None:
+        """Add an entry, or replace that of the same release; the caller holds the lock."""
+        if information is not None:
+            keep_private(self.folder / _file(entry), information_bytes(information))
+        others = [one for one in self.entries() if not same_release(one, entry)]
+        self._write([*others, entry])
+
+    def remove(self, entry: Entry) -> None:
+        """Take an entry out; the caller holds the lock."""
+        self._write([one for one in self.entries() if not same_release(one, entry)])
+        (self.folder / _file(entry)).unlink(missing_ok=True)
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        content = {"format": "dsstan ledger 1", "releases": [asdict(one) for one in entries]}
+        keep_private(self.folder / ENTRIES, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def ledger_folder(named: str | os.PathLike[str] | None = None) -> Path:
+    """Where the ledger is: the folder named, ``DSSTAN_LEDGER``, the user's state folder."""
+    named = named if named is not None else os.environ.get(VARIABLE) or None
+    if named is None:
+        return user_state_path("dsstan") / "ledger"
+    return Path(named).expanduser().absolute()
+
+
+def open_ledger(
+    named: str | os.PathLike[str] | None = None, *, make: bool = False
+) -> Ledger | None:
+    """The ledger; None where there is none and none is to be made.
+
+    Raises
+    ------
+    InputError
+        If it can't be made.
+    """
+    ledger = Ledger(ledger_folder(named))
+    if (ledger.folder / _KEY).exists():
+        return ledger
+    if not make:
+        return None
+    lasting_folder(ledger.folder)
+    with ledger.locked():
+        if not (ledger.folder / _KEY).exists():
+            keep_private(ledger.folder / _KEY, secrets.token_bytes(_KEY_BYTES))
+    return ledger
+
+
+def published_before(problem: Problem, values: Floats | None = None) -> Former | None:
+    """The former releases of a table's response, by the ledger of this user; None where there are
+    none. With ``values``, shape (L, N), that release itself is left out.
+
+    Precision on another modelled scale (a release of ``price`` beside one of ``log(price)``) is
+    taken to this one at the value of each record.
+    """
+    ledger = open_ledger()
+    if ledger is None:
+        return None
+    order = record_order(problem)
+    responses, places = order.fingerprints(ledger.key)
+    mine = None if values is None else order.name_of(values, ledger.key)
+    found = [one for one in ledger.entries() if one.responses == responses and one.release != mine]
+    truth = problem.original()[order.rows]
+
+    def factor(name: str) -> Floats | float:
+        step = 1e-4 * np.maximum(np.abs(truth), 1e-12)
+        scales = (ResponseTransform(name), problem.transform)
+        slopes = [s.forward(truth + step) - s.forward(truth) for s in scales]
+        return np.asarray((slopes[0] / slopes[1]) ** 2)
+
+    groups = order.same_value, order.same_place
+    former = add_up(ledger, found, places, groups, problem.transform.name, factor)
+    if former is None:
+        return None
+    fixed, known = np.empty((2, problem.n_records))
+    fixed[order.rows], known[order.rows] = former.fixed, former.known
+    return replace(former, fixed=fixed, known=known)
+
+
+def add_up(
+    ledger: Ledger,
+    entries: Sequence[Entry],
+    places: str,
+    groups: tuple[NDArray[np.int64], NDArray[np.int64]],
+    transform: str,
+    factor: Callable[[str], Floats | float] | None = None,
+) -> Former | None:
+    """What releases of one table reveal together, records in the ledger's order.
+
+    Parameters
+    ----------
+    ledger, entries
+        Releases of this table.
+    places
+        The table's fingerprint with its places. Where a release has another, its records of one
+        response can't be distinguished, and each counts as the one of which most was revealed.
+    groups
+        ``same_value`` and ``same_place`` as in
+        :class:`dsstan.release.publication.record_order.RecordOrder`.
+    transform
+        Of the modelled scale that is wanted.
+    factor
+        Precision on that scale for one of precision on another, shape (N,); without it a
+        release on another scale counts as not judged.
+    """
+    if not entries:
+        return None
+    total = np.zeros((2, groups[0].size))
+    counted: list[Entry] = []
+    for entry in entries:
+        same_scale = entry.transform == transform
+        if not entry.judged or (factor is None and not same_scale):
+            continue
+        information = ledger.information(entry)[["fixed", "known"]].to_numpy(dtype=np.float64).T
+        if factor is not None and not same_scale:
+            information = information * factor(entry.transform)
+        total += largest_of_each(information, groups[int(entry.places == places)])
+        counted.append(entry)
+    copies = sum(one.copies for one in counted)
+    return Former(total[0], total[1], len(counted), copies, len(entries) - len(counted))
+
+
+def read_entry(content: Mapping[str, Any]) -> Entry:
+    """An entry from JSON."""
+    lists = {name: tuple(content[name]) for name in ("counted", "published")}
+    return Entry(**{**content, **lists})
+
+
+def read_information(path: Path, records: int) -> pd.DataFrame:
+    """What a release reveals of every record, in the ledger's order.
+
+    Columns, each of N rows: ``alone``, the precision without any release; ``fixed`` and ``known``,
+    what the release adds for an intruder who can't use the variances or knows them, without margin;
+    ``margin``, the factor on an sd by ``known`` that makes it a lower bound, see :func:`sd_left`;
+    ``least``, the least sd that the floor wants, NaN without one; ``next_copy`` and
+    ``next_release``, what one more copy and as many more as the release has are planned to add;
+    ``same_value`` and ``same_place``, as in
+    :class:`dsstan.release.publication.record_order.RecordOrder`. Modelled scale.
+
+    Raises
+    ------
+    InputError
+        If it can't be read.
+    """
+    try:
+        with open(path, "rb") as stream:
+            found = pd.read_parquet(stream)
+    except Exception as error:  # of many kinds
+        raise InputError(f"{path} can't be read ({type(error).__name__}): restore it") from None
+    if list(found.columns) != list(COLUMNS) or len(found) != records:
+        raise InputError(f"{path} is not what a release reveals of {records} records: restore it")
+    return found
+
+
+def sd_left(information: pd.DataFrame, gain: Floats) -> Floats:
+    """sd that releases leave of every record, shape (N,), as the last of them judged it.
+
+    Precisions are added first, then the margin is taken once.
+
+    Parameters
+    ----------
+    information
+        What the last release reveals; see :func:`read_information`.
+    gain
+        Precision that all add together, shape (N,).
+    """
+    alone, margin = information["alone"].to_numpy(), information["margin"].to_numpy()
+    return sd_with(alone, gain, margin)
+
+
+def information_bytes(information: pd.DataFrame) -> bytes:
+    """The content of the Parquet file."""
+    stream = BytesIO()
+    information.to_parquet(stream, index=False)
+    return stream.getvalue()
+
+
+def _file(entry: Entry) -> str:
+    """Name of the file of an entry, whatever its column is called."""
+    column = hashlib.sha256(entry.column.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{entry.release}-{column}.parquet"
+
+
+def same_release(one: Entry, other: Entry) -> bool:
+    """Whether two entries are of one column of one release."""
+    return (one.release, one.column) == (other.release, other.column)

@@ -1,0 +1,271 @@
+"""What a release that is written notes for the ledger, on its confidential side."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dsstan.core.errors import DsstanWarning, InputError
+from dsstan.release.publication.ledger import (
+    VARIABLE,
+    Entry,
+    Ledger,
+    add_up,
+    information_bytes,
+    ledger_folder,
+    open_ledger,
+    read_entry,
+    read_information,
+    same_release,
+    sd_left,
+)
+from dsstan.release.publication.record_order import RecordOrder, record_order
+from dsstan.risk.assessment import Assessment
+
+if TYPE_CHECKING:
+    from dsstan.copies.result import Synthesis
+
+_NOTE, _INFORMATION = "ledger.json", "ledger.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerNote:
+    """What a written release would enter.
+
+    Attributes
+    ----------
+    folder, ledger
+        Where the ledger was, and its name.
+    entries
+        One for each synthetic column.
+    information
+        What the release reveals of every record, of the column that was judged; else None.
+    """
+
+    folder: str
+    ledger: str
+    entries: tuple[Entry, ...]
+    information: pd.DataFrame | None
+
+
+def note_for_ledger(release: Synthesis, risks: Assessment, confidential: Path) -> None:
+    """Write ``ledger.json`` and, of a release that was judged, ``ledger.parquet``.
+
+    Where the ledger can't be made there is a warning, and the release can't be published
+    without one.
+    """
+    try:
+        ledger = open_ledger(make=True)
+        assert ledger is not None
+        key = ledger.key
+    except InputError as error:
+        warnings.warn(f"{error}. The release is written without it", DsstanWarning, stacklevel=4)
+        return
+    entries = []
+    for step in release.steps:
+        problem, order = step.problem, record_order(step.problem)
+        responses, places = order.fingerprints(key)
+        name = order.name_of(step.values, key)
+        former = [
+            one.release
+            for one in ledger.entries()
+            if one.responses == responses and one.release != name
+        ]
+        entry = Entry(
+            release=name,
+            column=problem.response,
+            table=problem.name,
+            records=problem.n_records,
+            copies=step.copies,
+            transform=problem.transform.name,
+            responses=responses,
+            places=places,
+            floor=None if risks.asked is None else str(risks.asked),
+            judged=risks.after is not None,
+            counted=tuple(former),
+        )
+        entries.append(entry)
+        if risks.after is not None:
+            (confidential / _INFORMATION).write_bytes(
+                information_bytes(_information_of(risks, order))
+            )
+    content = {
+        "folder": str(ledger.folder),
+        "ledger": ledger.name,
+        "releases": [asdict(entry) for entry in entries],
+    }
+    text = json.dumps(content, indent=2) + "\n"
+    (confidential / _NOTE).write_text(text, encoding="utf-8")
+
+
+def _information_of(risks: Assessment, order: RecordOrder) -> pd.DataFrame:
+    """What this release alone reveals of every record, in the ledger's order.
+
+    The information is that behind the bounds, without their margin. Where a record's exact sd is
+    smaller than that says, it counts, and an exact sd needs no margin.
+    """
+    after = risks.intruder
+    alone, count = after.leave_one_out**-2.0, after.copies
+    fixed, known = (after.own_information(count, variances) for variances in ("fixed", "known"))
+    before = 0.0 if after.former is None else after.former.known
+    margin = np.full(alone.size, after.margin[1])
+    if risks.exact is not None:
+        rows = risks.exact.records["position"].to_numpy()
+        known[rows] = np.maximum(known, risks.sd**-2.0 - alone - before)[rows]
+        margin[rows] = 1.0
+    least = np.full(alone.size, np.nan)
+    if risks.least_sd is not None:
+        least = risks.least_sd * (1.0 + (after.left_out or 0.0))
+    found = pd.DataFrame(
+        {
+            "alone": alone,
+            "fixed": fixed,
+            "known": known,
+            "margin": margin,
+            "least": least,
+            "next_copy": np.maximum(after.planned(1), known / count),
+            "next_release": np.maximum(after.planned(count), known),
+        }
+    )
+    found = found.iloc[order.rows].reset_index(drop=True)
+    return found.assign(same_value=order.same_value, same_place=order.same_place)
+
+
+def read_note(confidential: Path) -> LedgerNote | None:
+    """What a written release noted; None where it noted nothing.
+
+    Raises InputError if it can't be read.
+    """
+    path = confidential / _NOTE
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        entries = tuple(read_entry(one) for one in content["releases"])
+        judged = [one for one in entries if one.judged]
+        return LedgerNote(
+            content["folder"],
+            content["ledger"],
+            entries,
+            read_information(confidential / _INFORMATION, judged[0].records) if judged else None,
+        )
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} can't be read: the release is not whole") from None
+
+
+def former_releases(note: LedgerNote, ledger: Ledger) -> int:
+    """How many other releases of a release's table are in a ledger; of its columns the most."""
+    return max(len(_others(entry, ledger)) for entry in note.entries)
+
+
+def _others(entry: Entry, ledger: Ledger) -> list[Entry]:
+    """The other releases of a table in a ledger."""
+    return [o for o in ledger.entries() if o.same_table(entry) and o.release != entry.release]
+
+
+def published_since(note: LedgerNote, ledger: Ledger) -> list[str]:
+    """What releases that were published since a release was judged change in its verdict, in words.
+
+    The caller holds the lock of the ledger.
+    """
+    found = []
+    for entry in note.entries:
+        others = _others(entry, ledger)
+        new = [one for one in others if one.release not in entry.counted]
+        if not new or not entry.judged or entry.floor is None or note.information is None:
+            continue
+        information, groups = (
+            note.information,
+            (note.information["same_value"], note.information["same_place"]),
+        )
+        same = (np.asarray(g, dtype=np.int64) for g in groups)
+        former = add_up(ledger, others, entry.places, (next(same), next(same)), entry.transform)
+        assert former is not None
+        left = sd_left(information, information["known"].to_numpy() + former.known)
+        below = int(np.sum(left < information["least"]))
+        since = f"with what was published of this table since it was written ({len(new)}"
+        since += f" release{'s' if len(new) > 1 else ''})"
+        if below:
+            found.append(f"{since} it misses its floor for {below} of {entry.records} records")
+        elif former.unjudged:
+            found.append(f"{since} it can't be judged")
+    return found
+
+
+@contextmanager
+def entered(
+    note: LedgerNote | None, ledger: Ledger | None, publication: Any, there: Callable[[], bool]
+) -> Iterator[Callable[[], None]]:
+    """Give what enters a publication before it is out; complete it when the block ends.
+
+    Where the block fails it is taken back, unless the folder is ``there`` by then. A process that
+    is killed leaves it entered, since the copies may be out. The caller holds the lock.
+    """
+    if note is None or ledger is None:
+        yield lambda: None
+        return
+    entries, before = note.entries, ledger.entries()
+    formers = [next((o for o in before if same_release(o, one)), None) for one in entries]
+    where = {key: getattr(publication, key) for key in ("to", "at", "by")}
+    begun = []
+
+    def write(complete: bool) -> None:
+        for entry, former in zip(entries, formers, strict=True):
+            known = () if former is None else former.published
+            others = [one for one in known if one["complete"] or one["to"] != where["to"]]
+            mine = {**where, "complete": complete}
+            information = note.information if entry.judged else None
+            ledger.enter(replace(entry, published=(*others, mine)), information)
+
+    def enter() -> None:
+        begun.append(True)
+        write(complete=False)
+
+    try:
+        yield enter
+    except BaseException:
+        if begun and there():
+            write(complete=True)
+        elif begun:
+            for entry, former in zip(entries, formers, strict=True):
+                ledger.remove(entry)
+                if former is not None:
+                    ledger.enter(former, note.information if former.judged else None)
+        raise
+    write(complete=True)
+
+
+def ledger_of(note: LedgerNote, named: str | os.PathLike[str] | None) -> Ledger:
+    """The ledger that a release was judged with.
+
+    Raises InputError if it is not at the place named, else in the variable, else in the note or
+    the user's state folder.
+    """
+    named = named if named is not None else os.environ.get(VARIABLE) or None
+    places = [ledger_folder(named)] if named is not None else [Path(note.folder), ledger_folder()]
+    for place in places:
+        ledger = open_ledger(place)
+        if ledger is not None and ledger.name == note.ledger:
+            return ledger
+    raise InputError(
+        f"the ledger that the release was judged with is not at {places[0]}: it was at "
+        f"{note.folder}. Name its place with --ledger or {VARIABLE}, or make the release again "
+        "with the ledger that you want"
+    )
+
+
+def ledger_line(folder: str | os.PathLike[str], former: int) -> str:
+    """Which ledger was used, and how many former releases of the table it had."""
+    several = "" if former == 1 else "s"
+    return f"Ledger, {former} former release{several} of this table: {folder}"

@@ -1,0 +1,130 @@
+"""The two verdicts on a release in words, and how near to the truth an intruder gets.
+
+FIT says whether the draws behind the copies can be trusted, DISCLOSURE whether every record keeps
+the floor. Neither stands for the other. Screens and the report share these words.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dsstan.release.conditions import conditions, fit_verdict
+from dsstan.risk.assessment_result import Assessment
+from dsstan.risk.placing import NEAR, STAGES, placed_within
+
+if TYPE_CHECKING:
+    from dsstan.copies.result import Synthesis
+
+PAPER_SHARES = "The paper's measure looks at one copy; all copies together give far more."
+"""What to know before reading the shares of copies near the truth."""
+
+FREE = "Nothing stands against publishing"
+"""The answer where both verdicts are good."""
+
+FIT_WORDS = {"ok": "ok", "warned": "warnings", "failed": "FAILED"}
+"""The verdict on the fits, as a reader sees it."""
+
+NAMED = 3
+"""Conditions that the verdict names itself; where there are more it counts them."""
+
+_FIT_SEVERITY = {"ok": "ok", "warned": "warning", "failed": "failure"}
+_DISCLOSURE_SEVERITY = {"met": "ok", "not judged": "warning", "missed": "failure"}
+
+
+@dataclass(frozen=True)
+class VerdictLine:
+    """One verdict: ``FIT`` or ``DISCLOSURE``, its word, its reason, ``ok``, ``warning`` or
+    ``failure``, and what else to know."""
+
+    name: str
+    word: str
+    why: str
+    severity: str
+    more: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.word}" + (f": {self.why}" if self.why else "")
+
+
+def verdict_lines(
+    release: Synthesis, found: Assessment, accepted: str | None = None
+) -> tuple[VerdictLine, VerdictLine]:
+    """FIT and DISCLOSURE; ``accepted`` is the reason why a missed floor is accepted."""
+    fit = fit_verdict(release)
+    names = unmet(release)
+    why = ", ".join(names) if len(names) <= NAMED else f"{len(names)} conditions not met"
+    if fit == "failed":
+        why += "; accepted"
+    word = found.verdict.upper() + (", accepted" if accepted else "")
+    more = [f"Accepted below the floor: {accepted}"] if accepted else []
+    return (
+        VerdictLine("FIT", FIT_WORDS[fit], why, _FIT_SEVERITY[fit]),
+        VerdictLine(
+            "DISCLOSURE",
+            word,
+            found.why,
+            _DISCLOSURE_SEVERITY[found.verdict],
+            ". ".join(more),
+        ),
+    )
+
+
+def unmet(release: Synthesis) -> list[str]:
+    """Names of the conditions that the fits did not meet."""
+    return list(dict.fromkeys(str(c["condition"]) for c in conditions(release)))
+
+
+def answer(lines: tuple[VerdictLine, VerdictLine]) -> str:
+    """Whether the release may be published, by both verdicts."""
+    fit, disclosure = lines
+    missed = disclosure.severity == "failure" and not disclosure.more
+    if missed or fit.severity == "failure":
+        return "Do not publish as it is"
+    if any(line.severity != "ok" for line in lines):
+        return "Publish only with a reason"
+    return FREE
+
+
+@dataclass(frozen=True)
+class PlacingRow:
+    """One measure of a group of records, as text by stage; ``weakest``, ``near`` or ``public``."""
+
+    group: str
+    measure: str
+    cells: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        """The measure in words."""
+        return {
+            "weakest": "weakest record placed within",
+            "near": f"records placed within {100 * NEAR:g}% of the truth",
+            "public": f"placed within {100 * NEAR:g}% by the public files alone",
+        }[self.measure]
+
+
+def placing_rows(found: Assessment) -> list[PlacingRow]:
+    """How near intruders place the records of each group, without and with the release.
+
+    The first two measures are of an intruder who knows all other records.
+    """
+    table = found.placing()
+    rows = []
+    for measure, column in (("weakest", "within"), ("near", "near"), ("public", "public")):
+        for group, of_group in table.groupby("group", sort=False):
+            cells = {
+                STAGES[row["stage"]]: _text(measure, row[column])
+                for row in of_group.to_dict("records")
+            }
+            if any(text != "-" for text in cells.values()):
+                rows.append(PlacingRow(str(group), measure, cells))
+    return rows
+
+
+def _text(measure: str, value: float) -> str:
+    """One number of a row."""
+    if math.isnan(value):
+        return "-"
+    return placed_within(value) if measure == "weakest" else f"{100 * value:.0f}%"

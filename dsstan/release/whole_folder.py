@@ -1,0 +1,91 @@
+"""A folder that appears under its name whole, or not at all.
+
+It is made under a temporary name beside its place, brought to the disk and renamed, so that
+whoever is killed in between leaves no half folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.private_file import check_parent
+from dsstan.core.workspace import private_folder
+
+
+def check_target(folder: str | os.PathLike[str], *, public: bool = False) -> Path:
+    """The folder as an absolute path, if it can be made there.
+
+    Raises ReleaseError if it exists, or its parent does not or can't be written to; or, unless all
+    that it will hold is ``public``, if other users could replace it while it is made.
+    """
+    target = Path(folder).expanduser().absolute()
+    if os.path.lexists(target):
+        raise ReleaseError(f"{target} exists and is not overwritten; choose another folder")
+    if not target.parent.is_dir():
+        raise ReleaseError(f"{target.parent} is no folder; make it first")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise ReleaseError(f"{target.parent} can't be written to")
+    if not public:
+        try:
+            check_parent(target.parent)
+        except InputError as error:
+            raise ReleaseError(str(error)) from None
+    return target
+
+
+@contextmanager
+def whole_folder(target: Path, mode: int) -> Iterator[Path]:
+    """An empty private folder to fill; it gets its name and its permissions when the block ends.
+
+    ``target`` has passed :func:`check_target`. Raises ReleaseError if it exists by then.
+    """
+    with _partial(target) as partial:
+        whole = partial / "whole"
+        whole.mkdir(mode=0o700)
+        yield whole
+        _sync(whole)
+        whole.chmod(mode)
+        check_target(target, public=True)
+        try:
+            whole.rename(target)
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                check_target(target, public=True)
+            raise
+        with suppress(OSError):  # it is there, whole
+            _sync_one(target.parent)
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[Path]:
+    """A private folder beside the target, and a note in the working folder that leads there."""
+    with ExitStack() as stack:
+        partial = stack.enter_context(private_folder(target.parent, name=f".{target.name}.partial"))
+        with suppress(OSError, InputError):  # without the note it is still found beside the target
+            stack.enter_context(private_folder(beside=partial))
+        yield partial
+
+
+def _sync(folder: Path) -> None:
+    """Have a folder on the disk before its name says that it is whole."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            _sync_one(Path(place) / name)
+        _sync_one(Path(place))
+
+
+def _sync_one(path: Path) -> None:
+    """Have one file or folder on the disk; some file systems can't do it for folders."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(file)

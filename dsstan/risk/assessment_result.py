@@ -1,0 +1,491 @@
+"""What a release discloses: the numbers of every intruder, and the verdict on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, stdtrit
+
+from dsstan.copies.result import Synthesis
+from dsstan.core.arrays import Floats, Indices
+from dsstan.core.display import Card, Part, Shown
+from dsstan.core.errors import InputError
+from dsstan.risk.disclosure import Disclosure
+from dsstan.risk.floors import Floor
+from dsstan.risk.intruder.attacker import Attack
+from dsstan.risk.intruder.exact import ExactIntruder
+from dsstan.risk.intruder.proxies import Proxies
+from dsstan.risk.intruder.public_files import PublicFiles
+from dsstan.risk.naming import Naming
+from dsstan.risk.placing import (
+    half_width,
+    placing_by_stage,
+    placing_table,
+    protection_in_words,
+)
+from dsstan.risk.sd_tables import nested, smallest_and_median, smallest_by_copies
+
+MANY = 500
+"""A number of copies that stands for a very large release."""
+
+ERRORS, MATERIAL = 3.0, 1.05
+"""A rise of risk is reported beyond so many Monte Carlo errors, and from this ratio of sds on."""
+
+BOUNDS = ("known", "fixed")
+"""What they know of the variances, for the least and the most sd that they can be left with."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assessment(Shown):
+    """What a release discloses. Confidential.
+
+    Attributes
+    ----------
+    release
+        The copies.
+    shares
+        Copies near the truth, one at a time; see :func:`dsstan.disclosure`.
+    after, before
+        The intruder who knows all other records and sees these copies, and as many without
+        protection. ``before`` is None where the release itself is unprotected; both are None where
+        no intruder could be computed.
+    absence
+        Why no intruder was computed; None where one was.
+    asked
+        The floor that was asked for, or None.
+    least_sd
+        The least sd that it wants of every record, modelled scale, shape (N,), or None.
+    seconds
+        Wall time.
+    exact, exact_before
+        The exact posterior of the weakest records (:mod:`dsstan.risk.intruder.exact`), of these
+        copies and, for the same records, of as many without protection; None where it was not
+        computed.
+    public, public_before
+        What the public files alone give, of these copies and of as many without protection, or
+        None.
+    naming
+        The chance that each value is named exactly (:mod:`dsstan.risk.naming`); None where no
+        intruder could be computed.
+    proxies
+        What the published columns say of the response beyond the model
+        (:mod:`dsstan.risk.intruder.proxies`), which every sd counts; None likewise.
+    codes
+        Published columns that may be codes of the response, such as a hash of it
+        (``possible_codes`` of ``dsstan.table.column_roles``): no number says what they reveal.
+    """
+
+    release: Synthesis = field(repr=False)
+    shares: Disclosure = field(repr=False)
+    after: Attack | None = field(repr=False)
+    before: Attack | None = field(repr=False)
+    absence: str | None
+    asked: Floor | None
+    least_sd: Floats | None = field(repr=False)
+    seconds: float
+    exact: ExactIntruder | None = field(repr=False, default=None)
+    exact_before: ExactIntruder | None = field(repr=False, default=None)
+    public: PublicFiles | None = field(repr=False, default=None)
+    public_before: PublicFiles | None = field(repr=False, default=None)
+    naming: Naming | None = field(repr=False, default=None)
+    proxies: Proxies | None = field(repr=False, default=None)
+    codes: tuple[str, ...] = ()
+
+    @property
+    def intruder(self) -> Attack:
+        """The intruder who sees these copies.
+
+        Raises
+        ------
+        InputError
+            If none was computed.
+        """
+        if self.after is None:
+            raise InputError(str(self.absence))
+        return self.after
+
+    @property
+    def floor(self) -> float | None:
+        """The least sd asked for, of the median record where they differ; None without a floor."""
+        return None if self.least_sd is None else float(np.median(self.least_sd))
+
+    @property
+    def sd(self) -> Floats:
+        """The sd left to an intruder who knows all other records, modelled scale, shape (N,).
+
+        The exact one where it was computed, or that of the normal law whose 95% interval is as
+        short as the shortest of the posterior if that is less, but never more than the upper bound
+        or than without any copy; else the lower bound, as if the intruder knew the variances behind
+        each copy.
+        """
+        return reported(self.intruder, self.exact, "known")
+
+    @property
+    def sd_before(self) -> Floats | None:
+        """The same without protection, shape (N,); None where nothing was protected.
+
+        Where it was not computed exactly it is the upper bound, so that no protection is claimed
+        that only the bounds show.
+        """
+        return None if self.before is None else reported(self.before, self.exact_before, "fixed")
+
+    @property
+    def compared(self) -> Indices:
+        """Positions of the records computed exactly with and without protection."""
+        if self.exact is None or self.exact_before is None:
+            return np.array([], dtype=np.intp)
+        after, before = (
+            found.records["position"].to_numpy() for found in (self.exact, self.exact_before)
+        )
+        return np.intersect1d(after, before)
+
+    @property
+    def fit_failed(self) -> bool:
+        """Whether a fit behind the copies failed its verdict, so that no sd can be relied on."""
+        return not all(fit.verdict.passed for fit in self.release.fits.values())
+
+    @property
+    def basis(self) -> str:
+        """``exact`` where some record was computed exactly; ``bounded`` where none was, or where
+        former releases count, whose part rests on the bounds."""
+        former = self.after is not None and self.after.former is not None
+        return "bounded" if self.exact is None or former else "exact"
+
+    @property
+    def verdict(self) -> str:
+        """Whether every record keeps the floor, and no value is named too surely.
+
+        ``met``, ``missed`` or ``not judged``.
+        """
+        if self.least_sd is None or self.after is None:
+            return "not judged"
+        if self.below_floor.size or self.named_too_surely.size:
+            return "missed"
+        unjudged = self.after.former is not None and self.after.former.unjudged
+        return "not judged" if unjudged or self.fit_failed or self.codes else "met"
+
+    @property
+    def why(self) -> str:
+        """The verdict's reason, in words. It names no record."""
+        former = None if self.after is None else self.after.former
+        return self._why_alone() + ("" if former is None else f", {former}")
+
+    def _why_alone(self) -> str:
+        """The reason without what was published before."""
+        if self.after is None:
+            return str(self.absence)
+        if self.least_sd is None:
+            return "no floor was asked for"
+        n, below = len(self.least_sd), self.below_floor.size
+        if below:
+            return f"{below} of {n} records are below the floor of {self.asked}"
+        if self.naming is not None and self.named_too_surely.size:
+            return self.naming.count
+        if self.codes:
+            return f"{self.codes[0]!r} goes out and may be a code of the response (a hash)"
+        if self.fit_failed:
+            return f"a failed fit's numbers keep the floor of {self.asked}"
+        by = " by the lower bounds" if self.basis == "bounded" else ""
+        made = f", {self.after.approximated}" if self.after.approximated else ""
+        return f"every record keeps the floor of {self.asked}{by}{made}"
+
+    @property
+    def copies(self) -> tuple[int, ...]:
+        """The numbers of copies reported, which are 1, L and 500."""
+        return tuple(sorted({1, self.release.copies, MANY}))
+
+    @property
+    def records(self) -> pd.DataFrame:
+        """One row a record, with shares, exposure, the attacker's sds before and after."""
+        out = self.shares.records.copy()
+        if self.after is None:
+            return out
+        out["exposure"] = self.after.exposure
+        out["sd_leave_one_out"] = self.after.leave_one_out
+        if self.after.pareto_k is not None:
+            out["pareto_k_leave_one_out"] = self.after.pareto_k
+        for name, found in reversed(self._attacks().items()):
+            for count in self.copies:
+                for variances in BOUNDS:
+                    out[f"sd_{variances}_{count}_{name}"] = found.sd(count, variances=variances)
+        out["placed_within"] = half_width(self.release.problem, self.sd)
+        if self.least_sd is not None:
+            out["below_floor"] = np.isin(np.arange(len(out)), self.below_floor)
+        return out
+
+    @property
+    def rise(self) -> Floats:
+        """Intruder's sd before protection over that after it, shape (N,).
+
+        Exact where both were computed exactly, else with variances known. Above 1 the record's
+        risk rose. All 1 where nothing was protected.
+        """
+        before, after = self._before_and_after()
+        return before / after
+
+    def _before_and_after(self) -> tuple[Floats, Floats]:
+        """The sds that :attr:`rise` compares, each of shape (N,)."""
+        after = self.intruder.sd(variances="known").copy()
+        if self.before is None:
+            return after, after
+        before = self.before.sd(self.release.copies, variances="known").copy()
+        for sd, found in ((before, self.exact_before), (after, self.exact)):
+            if self.compared.size and found is not None:
+                some = found.records[np.isin(found.records["position"], self.compared)]
+                sd[some["position"]] = some["sd"]
+        return before, after
+
+    @property
+    def risen(self) -> Indices:
+        """Positions of the records whose risk protection raised.
+
+        By five per cent of the sd or more and, where it was not computed exactly, by more than
+        three Monte Carlo errors (with few draws more, by Student's t).
+        """
+        if self.before is None:
+            return np.array([], dtype=np.intp)
+        after = self.intruder
+        error = np.hypot(self.before.relative_error(), after.relative_error())
+        few = min(self.before.effective, after.effective) - 1.0
+        limit = -stdtrit(few, ndtr(-ERRORS))
+        error[self.compared] = 0.0
+        rise = self.rise
+        return np.flatnonzero((np.log(rise) > limit * error) & (rise >= MATERIAL))
+
+    @property
+    def rose_most(self) -> int | None:
+        """Position of the record among :attr:`risen` whose risk rose most; None without any."""
+        risen = self.risen
+        return int(risen[np.argmax(self.rise[risen])]) if risen.size else None
+
+    @property
+    def largest_release(self) -> int | None:
+        """Most copies that leave every record the floor; None without a floor.
+
+        By the lower bounds; at the number released, by the sds reported.
+        """
+        if self.least_sd is None or self.after is None:
+            return None
+        most, copies = self.after.largest_release(self.least_sd), self.after.copies
+        return min(most, copies - 1) if self.below_floor.size else max(most, copies)
+
+    @property
+    def below_floor(self) -> Indices:
+        """Positions of the records below the floor at L."""
+        if self.least_sd is None or self.after is None:
+            return np.array([], dtype=np.intp)
+        bias = 1.0 + (self.after.left_out or 0.0)
+        return np.flatnonzero(self.sd < self.least_sd * bias)
+
+    @property
+    def named_too_surely(self) -> Indices:
+        """Positions of the records whose value can be named with a chance above the limit."""
+        return np.array([], dtype=np.intp) if self.naming is None else self.naming.above_limit
+
+    def table(self) -> pd.DataFrame:
+        """Smallest and median sd by fit, group, copies and the intruder's knowledge.
+
+        ``copies`` 0 is the intruder without the release, the same for all fits.
+        """
+        return smallest_and_median(self._attacks(), (0, *self.copies))
+
+    def curve(self, copies: Sequence[int]) -> pd.DataFrame:
+        """Smallest sd by fit, group and L: ``known`` and ``fixed``, the two bounds."""
+        return smallest_by_copies(self._attacks(), copies)
+
+    def _attacks(self) -> dict[str, Attack]:
+        """By the name of the fit the copies come from."""
+        after = self.intruder
+        if self.before is None:
+            return {"unrestricted": after}
+        return {"unrestricted": self.before, "restricted": after}
+
+    def placing(self) -> pd.DataFrame:
+        """How near to the truth the intruders place records, one row a group and stage.
+
+        Returns
+        -------
+        DataFrame
+            See :func:`dsstan.risk.placing.placing_table`.
+        """
+        sds: dict[str, Floats | None] = {}
+        alike: dict[str, Floats] = {}
+        public: dict[str, Mapping[str, float]] = {}
+        if self.after is not None:
+            sds["no_release"] = self.after.leave_one_out
+        if self.before is not None:
+            sds["unrestricted"] = self.sd_before
+            alike["unrestricted"] = reported(self.before, self.exact_before, "known")
+        if self.public_before is not None:
+            public["unrestricted"] = self.public_before.placed()
+        last = "unrestricted" if self.release.fit.kind == "unrestricted" else "restricted"
+        sds[last] = None if self.after is None else self.sd
+        if self.public is not None:
+            public[last] = self.public.placed()
+        return placing_table(self.release.problem, self.release.fit.flagged, sds, public, alike)
+
+    def summary(self) -> dict[str, Any]:
+        """For ``summary.json``: numbers by group, and the record whose risk rose most.
+
+        Raises
+        ------
+        InputError
+            If there is no intruder.
+        """
+        out: dict[str, Any] = {"draws": self.intruder.draws, "exact": None}
+        if self.exact is not None:
+            found = self.exact.records
+            out["exact"] = {
+                "records": len(found),
+                "smallest": float(self.sd[found["position"]].min()),
+            }
+        out["naming"] = None if self.naming is None else self.naming.summary()
+        out["proxies"] = None if self.proxies is None else self.proxies.summary()
+        table = self.table()
+        for name in ("unrestricted", "restricted"):
+            rows = table[table["fit"] == name]
+            out[name] = None if rows.empty else nested(rows)
+        worst, below = self.rose_most, self.below_floor
+        former = self.intruder.former
+        out["former"] = (
+            None
+            if former is None
+            else {name: getattr(former, name) for name in ("releases", "copies", "unjudged")}
+        )
+        out["records_risen"] = int(self.risen.size)
+        out["rose_most"] = None if worst is None else self._one(worst)
+        out["floor"] = (
+            None
+            if self.floor is None
+            else {
+                "asked": str(self.asked),
+                "sd": self.floor,
+                "records_below": int(below.size),
+                "largest_release": self.largest_release,
+            }
+        )
+        return out
+
+    def _one(self, record: int) -> dict[str, Any]:
+        """One record before and after, at L."""
+        after = self.intruder
+        sd_before, sd_after = self._before_and_after()
+        return {
+            "record": str(after.index[record]),
+            "position": record,
+            "flagged": bool(after.flagged[record]),
+            "sd_before": float(sd_before[record]),
+            "sd_after": float(sd_after[record]),
+        }
+
+    def _line(self) -> str:
+        return f"DISCLOSURE: {self.verdict.upper()}: {self.why}"
+
+    def _card(self) -> Card:
+        blocks: list[Part | str] = []
+        placed = placing_by_stage(self.placing())
+        if not placed.empty:
+            blocks.append(
+                Part(placed, "An intruder who knows all other records places the weakest")
+            )
+        if self.before is not None:
+            blocks.append(self.effect_of_protection())
+        blocks += self.floor_remarks()
+        if self.proxies is not None and self.proxies.used:
+            blocks.append(str(self.proxies))
+        if self.naming is not None and self.naming.coarse:
+            blocks.append(str(self.naming))
+        if self.exact is not None:
+            blocks.append(str(self.exact))
+        if self.after is not None:
+            if self.basis == "bounded":
+                blocks.append(f"The sds are bounded {self.after.approximated}".rstrip())
+            blocks.append(self._smallest_sds())
+            blocks.append("known: the intruder knows the variances behind each copy")
+            blocks.append("fixed: the copies reveal nothing about the variances")
+        return Card(blocks=(*blocks, self.shares.part()))
+
+    def _smallest_sds(self) -> Part:
+        """The least that any record is left with, by group and number of copies."""
+        wide = self.table().pivot(
+            index=["group", "copies", "variances"], columns="fit", values="smallest"
+        )
+        names = [c for c in ("unrestricted", "restricted") if c in wide.columns]
+        return Part(
+            wide[names],
+            "Smallest sd left to an intruder who knows all other records and sees the release "
+            "(modelled scale, by the draws behind the copies)",
+            digits=lambda v: f"{v:.3g}",
+        )
+
+    def safer_and_less_safe(self) -> str:
+        """How many records protection made safer and less safe, in a sentence."""
+        rows, rise = self.compared, self.rise
+        exact = rows.size > 0
+        rows = rows if exact else np.arange(rise.size)
+        return protection_in_words(rise[rows], int(np.isin(self.risen, rows).sum()), exact)
+
+    def effect_of_protection(self) -> str:
+        """The same, and whether the weakest record is flagged. It names none."""
+        weakest = int(np.argmin(half_width(self.release.problem, self.sd)))
+        flagged = "" if self.release.fit.flagged[weakest] else "not "
+        return f"{self.safer_and_less_safe()}; the weakest is {flagged}flagged"
+
+    def remarks(self) -> list[str]:
+        """Sentences on what rose and on the floor. They may name a record: confidential."""
+        out = []
+        worst = self.rose_most
+        if worst is not None:
+            one = self._one(worst)
+            out.append(
+                f"{self.effect_of_protection()}. The risk rose most at record {one['record']} (row "
+                f"{worst}, counted from 0): the sd left fell from {one['sd_before']:.3g} to "
+                f"{one['sd_after']:.3g}"
+            )
+        return out + self.floor_remarks()
+
+    def floor_remarks(self) -> list[str]:
+        """Sentences on the floor, if there is one, and on naming. They name no record."""
+        if self.least_sd is None or self.after is None:
+            return []
+        return [
+            f"{self.below_floor.size} of {len(self.least_sd)} records are below the floor "
+            f"{self.asked} at {self.release.copies} copies; {self.reach}",
+            *([] if self.naming is None else self.naming.remarks()),
+        ]
+
+    @property
+    def hopeless(self) -> int:
+        """Records that are below the floor without any copy; 0 without a floor."""
+        if self.least_sd is None or self.after is None:
+            return 0
+        return int(np.sum(self.after.leave_one_out < self.least_sd))
+
+    @property
+    def reach(self) -> str:
+        """What the largest release is that keeps the floor, in words; empty without a floor."""
+        if self.least_sd is None or self.after is None:
+            return ""
+        if self.hopeless:
+            return (
+                f"no release keeps the floor for all: {self.hopeless} are below it without any copy"
+            )
+        most = self.largest_release
+        if not most:
+            return "by the lower bounds not even one copy keeps the floor for all"
+        return f"the largest release that keeps the floor for all has {most} copies"
+
+
+def reported(bounds: Attack, exact: ExactIntruder | None, variances: str) -> Floats:
+    """The sd of the exact posterior where there is one, as :attr:`Assessment.sd` has it; else that
+    of an intruder for whom the variances are known or fixed, shape (N,)."""
+    sd = bounds.sd(variances=variances).copy()
+    if exact is not None:
+        found = exact.records
+        columns = ["sd", "interval", "sd_fixed", "sd_leave_one_out"]
+        sd[found["position"]] = found[columns].min(axis=1)
+    return sd

@@ -1,0 +1,310 @@
+"""The chance that an intruder names a value exactly, where the response's column has a step.
+
+Prices in steps of 50,000 are named by whoever is sure of them to 20,000. With t the transform to
+the modelled scale, sd the intruder's and s the step, an unbiased normal estimate is nearest to the
+true value v with a probability of::
+
+    Phi((t(v + s/2) - t(v)) / sd) - Phi((t(v - s/2) - t(v)) / sd)
+
+which is also the largest posterior mass that v can have. Averaged over the records it is their
+correct attribution probability (CAP; Taub et al. 2018). An intruder who has the public files alone
+rounds the mean or the median of the copies, or undoes the smoothing
+(:func:`dsstan.risk.intruder.public_files.smoothing_undone`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from dsstan.copies.result import Synthesis
+from dsstan.core.arrays import Floats, Indices
+from dsstan.core.errors import InputError, is_number
+from dsstan.risk.intruder.public_files import smoothing_undone
+from dsstan.table.formulas.formula import ResponseTransform
+from dsstan.table.problem import Problem
+from dsstan.table.rounding import find_rounding
+
+__all__ = [
+    "ATTRIBUTION",
+    "Naming",
+    "chance_named",
+    "check_attribution",
+    "least_sd_unnamed",
+    "naming",
+    "own_steps",
+]
+
+
+ATTRIBUTION = 0.5
+"""Largest chance of naming a value that a release with a floor may leave, unless another is given:
+beyond it the intruder is more likely right than wrong."""
+
+
+HALVINGS = 60
+"""Of a range of 80 in the logarithm of an sd: to the last digit."""
+
+ORIGINS = 5
+"""Values that differences are taken from: more than the few odd ones that a step may leave out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Naming:
+    """The chance that an intruder names each value exactly. Confidential.
+
+    Attributes
+    ----------
+    steps
+        Step of each record's value on the response's own scale, shape (N,): the coarsest of the
+        column's that it is on; 0 where it has all digits.
+    chance
+        Of an intruder who knows all other records and sees all copies, shape (N,).
+    without
+        The same without any copy, shape (N,).
+    public
+        Of an intruder who has the public files alone, shape (N,): of the ways to combine the
+        copies that which names most.
+    named
+        Share of the records that such an intruder did name, at most of the ways.
+    limit
+        Largest chance that the release may leave; None where it is not judged.
+    """
+
+    steps: Floats = field(repr=False)
+    chance: Floats = field(repr=False)
+    without: Floats = field(repr=False)
+    public: Floats = field(repr=False)
+    named: float
+    limit: float | None = None
+
+    @property
+    def largest(self) -> float:
+        """The largest chance of any record."""
+        return float(self.chance.max())
+
+    @property
+    def coarse(self) -> bool:
+        """Whether any value can be named with a chance worth a sentence, one in a hundred."""
+        return self.largest >= 0.01
+
+    @property
+    def above_limit(self) -> Indices:
+        """Positions of the records that are named too surely."""
+        if self.limit is None:
+            return np.array([], dtype=np.intp)
+        return np.flatnonzero(self.chance > self.limit)
+
+    def summary(self) -> dict[str, Any]:
+        """For ``summary.json``."""
+        steps = self.steps[self.steps > 0]
+        return {
+            "step": float(np.median(steps)) if steps.size else None,
+            "all_others_known": {"mean": float(self.chance.mean()), "largest": self.largest},
+            "no_copies": {
+                "mean": float(self.without.mean()),
+                "largest": float(self.without.max()),
+            },
+            "public_files": {
+                "mean": float(self.public.mean()),
+                "largest": float(self.public.max()),
+                "named": self.named,
+            },
+            "limit": self.limit,
+            "records_above": int(self.above_limit.size),
+        }
+
+    def __str__(self) -> str:
+        return (
+            "Chance of naming a value exactly, on average (largest): "
+            f"{self.chance.mean():.0%} ({self.largest:.0%}) for an intruder who knows all other "
+            f"records, {self.without.mean():.0%} ({self.without.max():.0%}) for the same without "
+            f"copies; from the public files alone {self.public.mean():.0%} "
+            f"({self.public.max():.0%}), and {self.named:.0%} were named"
+        )
+
+    @property
+    def count(self) -> str:
+        """How many values can be named exactly with more than the limit, in words."""
+        beyond = f" (over {self.limit:.0%})" if self.limit is not None else ""
+        return f"{self.above_limit.size} of {self.chance.size} values can be named exactly{beyond}"
+
+    def remarks(self) -> list[str]:
+        """A sentence on the limit, if there is one and the column is coarse. It names no record."""
+        if self.limit is None or not self.coarse:
+            return []
+        return [
+            f"{self.above_limit.size} of {self.chance.size} values can be named exactly with a "
+            f"chance above {self.limit:g} by an intruder who knows all other records: "
+            f"{self.largest:.0%} at most"
+        ]
+
+
+def check_attribution(limit: float | None) -> None:
+    """Refuse a largest chance that is none.
+
+    Raises
+    ------
+    InputError
+        If it is not above 0 and at most 1.
+    """
+    if limit is not None and not (is_number(limit) and 0 < limit <= 1):
+        raise InputError(
+            "attribution, the largest chance of naming a value exactly, must be above 0 and at "
+            f"most 1, got {limit!r}"
+        )
+
+
+def own_steps(problem: Problem) -> Floats:
+    """Step of each record's value, shape (N,): the coarsest of the column's that it is on.
+
+    Prices of 249,000 and 299,000 are in steps of 50,000 as those of 250,000 and 300,000 are: the
+    steps are those of the values and of their differences from the most frequent value, then
+    from the most frequent of those that this one has no coarser step with.
+    """
+    dtype = problem.table[problem.response].dtype
+    values = problem.original()
+    found = find_rounding(values[problem.observed], getattr(dtype, "numpy_dtype", dtype))
+    steps = _coarsest(values, found.steps)
+    if not steps.any():
+        return steps
+    finest = min(step for step in found.steps if step > 0)
+    left = np.flatnonzero((_coarsest(values, (10.0**-found.decimals,)) > 0) & problem.observed)
+    known = left
+    for _ in range(ORIGINS):
+        if not left.size:
+            break
+        distinct, times = np.unique(values[left], return_counts=True)
+        origin = distinct[times.argmax()]
+        # To the column's decimals, since a difference of decimals is none but for rounding.
+        apart = np.round(values - origin, found.decimals)
+        coarsest = _coarsest(apart, find_rounding(apart[known]).steps)
+        steps[known] = np.maximum(steps[known], coarsest[known])
+        left = left[(coarsest[left] <= finest) & (values[left] != origin)]
+    return steps
+
+
+def _coarsest(values: Floats, column: tuple[float, ...]) -> Floats:
+    """The last of a column's steps that divides each value, shape (N,); 0 where none does."""
+    steps = np.zeros(values.size)
+    for step in column:
+        if step > 0:
+            with np.errstate(invalid="ignore"):
+                times = values / step
+                # Of values in decimals a quotient is whole but for rounding.
+                whole = np.abs(times - np.rint(times)) <= 1e-9 * np.maximum(1.0, np.abs(times))
+            steps[whole] = step
+    return steps
+
+
+def chance_named(values: Floats, steps: Floats, sd: Floats, transform: ResponseTransform) -> Floats:
+    """Chance that a normal estimate is nearer to the true value than to those a step away, (N,).
+
+    Parameters
+    ----------
+    values, steps
+        True values and their steps, own scale, shape (N,). A step of 0 gives a chance of 0.
+    sd
+        Of the estimate, modelled scale, shape (N,); 0 and infinity are legal.
+    transform
+        To the modelled scale.
+
+    Examples
+    --------
+    >>> prices, steps = np.array([400_000.0]), np.array([50_000.0])
+    >>> chance_named(prices, steps, np.array([0.05]), ResponseTransform("log")).round(2)
+    array([0.79])
+    """
+    return _in_cell(values, steps, transform.forward(values), sd, transform)
+
+
+def least_sd_unnamed(problem: Problem, limit: float) -> Floats:
+    """The least sd with which no value is named with a chance above a limit, shape (N,).
+
+    Modelled scale; 0 for values with all digits, and for a limit of 1.
+
+    Raises
+    ------
+    InputError
+        If the limit is not above 0 and at most 1.
+    """
+    check_attribution(limit)
+    steps, values = own_steps(problem), problem.original()
+    if limit == 1:
+        return np.zeros(values.size)
+    # The chance falls as the sd grows: halve the range of its logarithm.
+    low, high = np.full(values.size, -40.0), np.full(values.size, 40.0)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        named = chance_named(values, steps, np.exp(middle), problem.transform) > limit
+        low, high = np.where(named, middle, low), np.where(named, high, middle)
+    return np.where((steps > 0) & problem.observed, np.exp(high), 0.0)
+
+
+def naming(
+    release: Synthesis, sd: Floats, leave_one_out: Floats, *, limit: float | None = None
+) -> Naming:
+    """The chance of naming each value of a release exactly.
+
+    Parameters
+    ----------
+    release
+        The copies.
+    sd
+        Of an intruder who knows all other records, with the copies, modelled scale, shape (N,).
+    leave_one_out
+        Without any copy, likewise.
+    limit
+        Largest chance that the release may leave.
+
+    Raises
+    ------
+    InputError
+        If the limit is not above 0 and at most 1.
+    """
+    check_attribution(limit)
+    problem = release.problem
+    steps, values, transform = own_steps(problem), problem.original(), problem.transform
+    public, named = _from_copies(release, steps)
+    return Naming(
+        steps=steps,
+        chance=chance_named(values, steps, sd, transform),
+        without=chance_named(values, steps, leave_one_out, transform),
+        public=public,
+        named=named,
+        limit=limit,
+    )
+
+
+def _in_cell(
+    values: Floats, steps: Floats, mean: Floats, sd: Floats, transform: ResponseTransform
+) -> Floats:
+    """Probability that a normal estimate is within half a step of the true value, shape (N,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = [transform.forward(values + sign * steps / 2) - mean for sign in (-1.0, 1.0)]
+        low, high = (end / sd for end in ends)
+    low = np.where(np.isnan(ends[0]), -np.inf, low)  # the transform takes no such value
+    return np.asarray(np.where(steps > 0, ndtr(high) - ndtr(low), 0.0))
+
+
+def _from_copies(release: Synthesis, steps: Floats) -> tuple[Floats, float]:
+    """The chance of who combines the copies, shape (N,), and the largest share that they name."""
+    problem, modelled = release.problem, release.modelled()
+    values, transform = problem.original(), problem.transform
+    count = max(len(modelled) - 1, 1)
+    mean, median = modelled.mean(axis=0), np.median(modelled, axis=0)
+    error = np.sqrt(np.sum((modelled - mean) ** 2, axis=0) / count / len(modelled))
+    # The standard error of a normal sample's median is larger by sqrt(pi / 2).
+    ways = [(mean, mean, error), (median, median, np.sqrt(np.pi / 2) * error)]
+    undone = smoothing_undone(release)
+    if undone is not None:
+        # Unbiased, so its chance is that around the truth.
+        ways.append((undone[0], transform.forward(values), undone[1]))
+    chances = [_in_cell(values, steps, centre, sd, transform) for _, centre, sd in ways]
+    named = [
+        np.mean((np.abs(transform.inverse(estimate) - values) <= steps / 2) & (steps > 0))
+        for estimate, _, _ in ways
+    ]
+    return max(chances, key=lambda chance: float(chance.mean())), float(max(named))

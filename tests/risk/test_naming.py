@@ -1,0 +1,173 @@
+"""The chance of naming a value exactly: closed form, simulation, attacks on public files."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+
+import dsstan as ds
+from conftest import ROOT, small_table
+from dsstan.core.errors import DisclosureError, InputError
+from dsstan.release.write import write_release
+from dsstan.risk.naming import chance_named, least_sd_unnamed, naming, own_steps
+from dsstan.table.formulas.formula import ResponseTransform
+from mc import z_limit
+
+STEP = 50_000.0
+QUICK = {"chains": 4, "samples": 2000, "seed": 1, "engine": "embedded", "progress": False}
+LOG = ResponseTransform("log")
+
+
+@pytest.fixture(scope="module")
+def coarse():
+    """120 prices in steps of 50,000, simulated as tests/risk/coarse_prices.csv says."""
+    table = pd.read_csv(ROOT / "tests" / "risk" / "coarse_prices.csv")
+    problem = ds.prepare(table, "log(price) ~ 1", coords=("x", "y"))
+    fit = ds.fit(problem, **QUICK)
+    return ds.synthesise(fit, 16, seed=2, accept_failed=True, progress=False)
+
+
+@pytest.mark.parametrize("name", ["identity", "log", "log1p", "log2"])
+@pytest.mark.parametrize("sd", [0.01, 0.05, 0.3])
+def test_the_chance_is_that_of_a_simulated_intruder(name, sd):
+    transform = ResponseTransform(name)
+    values = np.array([50_000.0, 250_000.0, 900_000.0])
+    wide = sd * 400_000 if name == "identity" else sd
+    chance = chance_named(values, np.full(3, STEP), np.full(3, wide), transform)
+    rng, draws = np.random.default_rng(1), 40_000
+    estimate = transform.inverse(transform.forward(values) + wide * rng.normal(size=(draws, 3)))
+    # The nearest multiple; half a step above zero and below there is only zero.
+    named = np.mean(np.abs(estimate - values) <= STEP / 2, axis=0)
+    assert np.all(np.abs(named - chance) < z_limit(36) * np.sqrt(0.25 / draws))
+
+
+def test_certain_and_ignorant_intruders_are_the_ends():
+    values, steps = np.array([250_000.0, 250_000.0, 250_000.0]), np.array([STEP, STEP, 0.0])
+    sd = np.array([0.0, np.inf, 0.0])
+    np.testing.assert_array_equal(chance_named(values, steps, sd, LOG), [1.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("limit", [0.1, 0.5, 0.9])
+def test_the_least_sd_names_every_value_with_the_chance_of_the_limit(coarse, limit):
+    problem = coarse.problem
+    least = least_sd_unnamed(problem, limit)
+    chance = chance_named(problem.original(), own_steps(problem), least, problem.transform)
+    np.testing.assert_allclose(chance, limit, rtol=1e-9)
+    assert not least_sd_unnamed(problem, 1).any()
+
+
+def test_each_record_has_the_coarsest_step_that_divides_it():
+    rng = np.random.default_rng(1)
+    table = small_table(300)
+    own = np.arange(300) % 3 == 0
+    table["value"] = np.where(own, rng.integers(200, 900, 300) + 0.37, 0.0) + np.where(
+        own, 0.0, 50.0 * rng.integers(4, 20, 300)
+    )
+    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"))
+    steps = own_steps(problem)
+    assert set(steps[~own]) == {50.0}
+    assert set(steps[own]) == {1.0}  # of whole numbers and 0.37 each
+
+
+@pytest.mark.parametrize("offset", [0, -1_000, -1, 25_000, 0.37])
+@pytest.mark.parametrize("odd", [0, 2])
+def test_the_chance_does_not_depend_on_where_the_steps_begin(offset, odd):
+    """Price points of 249,000 and midpoints of brackets are named as round prices are."""
+    table = pd.read_csv(ROOT / "tests" / "risk" / "coarse_prices.csv")[:60]
+    table["price"] += offset
+    table.loc[table.index[:odd], "price"] += [7_777, 23_457][:odd]
+    problem = ds.prepare(table, "price ~ 1", coords=("x", "y"))
+    sd = np.full(60, 30_000.0)
+    chance = chance_named(problem.original(), own_steps(problem), sd, problem.transform)
+    np.testing.assert_allclose(chance[odd:], 2 * ndtr(STEP / 2 / 30_000) - 1, atol=1e-6)
+    np.testing.assert_allclose(chance[:odd], 0.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("decimals", [0, 2, 6])
+def test_a_column_without_a_step_has_only_its_last_digit(decimals):
+    values = np.exp(np.random.default_rng(3).normal(12, 0.5, 60)).round(decimals)
+    table = small_table(60).assign(value=values)
+    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"))
+    assert own_steps(problem).max() <= 1.01 * 10.0**-decimals
+
+
+def test_rounding_the_copies_to_price_points_does_not_beat_the_printed_chance():
+    """Written here, on published values alone: prices are 50,000s less 1,000."""
+    table = pd.read_csv(ROOT / "tests" / "risk" / "coarse_prices.csv")[:60]
+    table["price"] -= 1_000
+    problem = ds.prepare(table, "log(price) ~ 1", coords=("x", "y"))
+    release = ds.synthesise(
+        *(ds.fit(problem, **QUICK), 16), seed=2, accept_failed=True, progress=False
+    )
+    found = ds.assess(release, floor=0.001, exact=0, progress=False)
+    assert found.verdict == "missed"
+    estimate = np.median(release.values, axis=0)
+    named = np.mean(np.rint((estimate + 1_000) / STEP) * STEP - 1_000 == problem.original())
+    chance = found.naming.public.mean()
+    error = np.sqrt(chance * (1 - chance) / estimate.size)  # of a share of 60 records
+    assert 0.5 < named <= chance + 3 * error
+    assert named <= found.naming.named + 0.05
+
+
+def test_the_public_files_alone_name_most_coarse_prices_though_a_floor_may_be_met(coarse):
+    """Attacks written here, on published values alone, do not beat the printed chance by 10%."""
+    truth, values = coarse.problem.original(), coarse.values
+    found = ds.assess(coarse, floor=0.001, exact=0, progress=False)
+    assert found.below_floor.size == 0
+    assert found.verdict == "missed"
+    printed = found.naming.public.mean()
+    for estimate in (
+        values.mean(axis=0),
+        np.median(values, axis=0),
+        np.exp(np.log(values).mean(axis=0)),
+    ):
+        named = np.mean(np.rint(estimate / STEP) * STEP == truth)
+        assert named <= 1.1 * printed
+        assert named <= found.naming.named + 0.05
+    assert found.naming.named > 0.5
+    assert found.naming.without.mean() < 0.5 * printed
+    assert found.naming.chance.min() >= found.naming.without.min()
+
+
+def test_a_limit_of_one_allows_any_and_none_is_not_judged(coarse):
+    allowed = ds.assess(coarse, floor=0.001, attribution=1, exact=0, progress=False)
+    assert allowed.verdict == "met"
+    assert ds.assess(coarse, exact=0, progress=False).verdict == "not judged"
+
+
+@pytest.mark.parametrize("limit", [0, -0.5, 1.5, "half", True])
+def test_a_limit_that_is_no_chance_is_refused(coarse, limit):
+    with pytest.raises(InputError, match="attribution"):
+        ds.assess(coarse, attribution=limit, exact=0)
+
+
+def test_a_release_that_names_values_is_not_written_and_its_summary_says_why(coarse, tmp_path):
+    with pytest.raises(DisclosureError, match="can be named exactly"):
+        write_release(coarse, tmp_path / "no", floor=0.001, report=False)
+    found = ds.assess(coarse, floor=0.001, exact=0, progress=False)
+    target = write_release(
+        *(coarse, tmp_path / "out"),
+        assessment=found,
+        accept_below_floor=True,
+        reason="test",
+        report=False,
+    )
+    summary = json.loads((target / "confidential" / "summary.json").read_text())
+    jsonschema.validate(summary, json.loads((ROOT / "docs" / "summary.schema.json").read_text()))
+    assert summary["disclosure_verdict"] == "missed"
+    assert summary["attacker"]["naming"]["step"] == STEP
+    assert summary["attacker"]["naming"]["records_above"] > 60
+
+
+def test_a_column_with_all_digits_has_no_value_to_name(kept):
+    release = ds.synthesise(kept, 2, seed=5, accept_failed=True, progress=False)
+    assert own_steps(release.problem).max() < 0.01
+    found = naming(release, np.full(60, 0.1), np.full(60, 0.2), limit=0.5)
+    assert not found.coarse
+    assert found.above_limit.size == 0
+    assert found.remarks() == []
