@@ -109,8 +109,7 @@ class Floor:
         if self.share is not None:
             half = self.share * abs(middle[0])
         else:
-            upper = transform.inverse(transform.forward(middle) + QUANTILE_95 * float(self.sd or 0))
-            half = upper[0] - middle[0]
+            half = transform.half_length(middle, QUANTILE_95 * float(self.sd or 0.0))[0]
         return (
             f"at the median {name} of {_short(middle[0])} nobody may be placed within "
             f"+/-{_short(half)} at 95%"

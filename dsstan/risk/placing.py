@@ -42,10 +42,11 @@ NEAR = 0.10
 
 
 def half_width(problem: Problem, sd: Floats) -> Floats:
-    """Half the length of the intruder's 95% interval as a share of the value, shape (N,).
+    """Within what share of its value an intruder can place a record at 95%, shape (N,).
 
-    It is measured from the value upwards: under log it is ``exp(1.96 sd) - 1``, under another
-    transform the inverse at the record's own value. Infinite for a value of 0.
+    The p of the p-percent rule: the interval from ``v - p |v|`` to ``v + p |v|`` is as long, on the
+    modelled scale, as the intruder's 95% interval. Under log it is ``tanh(1.96 sd)``, and a
+    :class:`~dsstan.risk.floors.Floor` that is just met is its own p. Infinite for a value of 0.
 
     Parameters
     ----------
@@ -56,8 +57,7 @@ def half_width(problem: Problem, sd: Floats) -> Floats:
     """
     value = problem.original()
     with np.errstate(divide="ignore", invalid="ignore"):
-        upper = problem.transform.inverse(problem.y + QUANTILE_95 * sd)
-        share = (upper - value) / np.abs(value)
+        share = problem.transform.half_length(value, QUANTILE_95 * sd) / np.abs(value)
     return np.asarray(np.where(np.isnan(share), np.inf, share))
 
 

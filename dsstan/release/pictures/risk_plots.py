@@ -117,11 +117,11 @@ def _placing_labels(points: pd.DataFrame, risk: str) -> Callable[[Sequence[float
     value each sd places it."""
     known = points["within_all"].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
     sds = points["sd_all"].astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
-    logged = np.allclose(known, np.expm1(QUANTILE_95 * sds)) and risk.startswith("sd")
+    logged = np.allclose(known, np.tanh(QUANTILE_95 * sds)) and risk.startswith("sd")
 
     def label(at: float) -> str:
         with np.errstate(over="ignore"):
-            return f"{at:.3g}\n{placed_within(float(np.expm1(QUANTILE_95 * at)))}"
+            return f"{at:.3g}\n{placed_within(float(np.tanh(QUANTILE_95 * at)))}"
 
     return lambda breaks: [label(at) if logged else f"{at:.3g}" for at in breaks]
 

@@ -63,6 +63,24 @@ class ResponseTransform:
                 return np.expm1(values)
         return np.array(values, dtype=np.float64)
 
+    def half_length(self, values: Floats, half: Floats | float) -> Floats:
+        """Half the length, own scale, of the interval around a value that is ``2 half`` long on
+        the modelled scale, shape of the values.
+
+        Under log it is ``v tanh(half)``: from ``v (1 - p)`` to ``v (1 + p)`` are
+        ``log((1 + p) / (1 - p))``.
+
+        Examples
+        --------
+        >>> ResponseTransform("log").half_length(np.array([200.0]), np.log(1.1 / 0.9) / 2)
+        array([20.])
+        """
+        if self.name == "identity":
+            return np.asarray(half + np.zeros_like(values))
+        base = {"log2": np.log(2.0), "log10": np.log(10.0)}.get(self.name, 1.0)
+        lowest = -1.0 if self.name == "log1p" else 0.0
+        return np.asarray((values - lowest) * np.tanh(base * half))
+
 
 @dataclass(frozen=True)
 class ParsedFormula:
