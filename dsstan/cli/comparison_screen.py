@@ -10,6 +10,7 @@ import pandas as pd
 from dsstan.cli.release_screen import ScreenLine, table_lines, wrapped
 from dsstan.comparison.frontier_result import Frontier
 from dsstan.copies.options import SEARCH
+from dsstan.core.display import per_cent
 from dsstan.risk.placing import NEAR, placed_within
 
 Row = Mapping[Any, Any]
@@ -107,7 +108,7 @@ def _cells(row: Row, best: set[Key]) -> list[str]:
         f"{row['copies']}",
         f"{row['flagged']}",
         *("-" if pd.isna(share) else placed_within(float(share)) for share in within),
-        "-" if pd.isna(near) else f"{100 * near:.0f}%",
+        "-" if pd.isna(near) else per_cent(float(near)),
         f"{row['overlap']:.2f}",
     ]
 

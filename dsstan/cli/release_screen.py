@@ -21,6 +21,7 @@ from dsstan.analysis.utility import Utility
 from dsstan.copies.options import SEARCH
 from dsstan.copies.published import as_collected, columns_beside_the_model, unpublished_columns
 from dsstan.copies.result import Synthesis
+from dsstan.core.display import per_cent
 from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.conditions import conditions
 from dsstan.release.publication.ledger import ledger_folder
@@ -169,8 +170,8 @@ def _utility_line(estimates: Utility) -> str:
         shares[term] = float(interval_overlap(*both).truncated)
     worst = min(shares, key=shares.__getitem__)
     return _clipped(
-        f"Utility: regression intervals overlap {100 * np.mean(list(shares.values())):.0f}%; "
-        f"worst {100 * shares[worst]:.0f}%, {worst}"
+        f"Utility: regression intervals overlap {per_cent(float(np.mean(list(shares.values()))))}; "
+        f"worst {per_cent(shares[worst])}, {worst}"
     )
 
 
@@ -188,7 +189,7 @@ def values_line(release: Synthesis) -> str:
         f"{found.response}: 90% in {low} to {high}, of copies {made_low} to {made_high}, "
         f"all {least} to {most}"
     )
-    zeros = f"; zeros {100 * data['zeros']:.0f}%, {100 * copies['zeros']:.0f}%"
+    zeros = f"; zeros {per_cent(data['zeros'])}, {per_cent(copies['zeros'])}"
     return text + (zeros if data["zeros"] + copies["zeros"] > 0 else "")
 
 

@@ -13,6 +13,20 @@ WIDTH = 88
 """Columns of a printed result: wider tables are printed in pieces, longer sentences in lines."""
 
 
+def per_cent(share: float) -> str:
+    """A share in whole per cent; none and all only where it is none or all.
+
+    Examples
+    --------
+    >>> per_cent(0.123), per_cent(0.0), per_cent(0.002), per_cent(0.998)
+    ('12%', '0%', '<1%', '>99%')
+    """
+    whole = f"{100.0 * share:.0f}%"
+    if share in (0.0, 1.0) or whole not in ("0%", "100%"):
+        return whole
+    return "<1%" if whole == "0%" else ">99%"
+
+
 def four_digits(value: float) -> str:
     """A number to four significant digits."""
     return f"{value:.4g}"

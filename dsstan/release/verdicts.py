@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dsstan.core.display import per_cent
 from dsstan.release.conditions import conditions, fit_verdict
 from dsstan.risk.assessment_result import Assessment
 from dsstan.risk.placing import NEAR, STAGES, placed_within
@@ -127,4 +128,4 @@ def _text(measure: str, value: float) -> str:
     """One number of a row."""
     if math.isnan(value):
         return "-"
-    return placed_within(value) if measure == "weakest" else f"{100 * value:.0f}%"
+    return placed_within(value) if measure == "weakest" else per_cent(value)

@@ -116,7 +116,8 @@ def sd_with(alone: Floats, gain: Floats, margin: Floats | float) -> Floats:
     """sd by the precision without copies and what copies add, shape (N,).
 
     The margin, a factor on the sd, is that of bounds on what copies say: none where they say
-    nothing.
+    nothing, and never beyond the sd without copies.
     """
     with np.errstate(divide="ignore"):
-        return np.asarray(np.where(gain > 0, margin, 1.0) / np.sqrt(alone + gain))
+        sd = np.where(gain > 0, margin, 1.0) / np.sqrt(alone + gain)
+        return np.asarray(np.minimum(sd, 1.0 / np.sqrt(alone)))
