@@ -6,13 +6,16 @@
 # make trust  injects faults into real runs and writes docs/trust-table.md
 # make kills  kills the demo 100 times at random moments
 # make dist   builds wheel and sdist into dist/ and has twine check them
-# make lock   pins the test environment with hashes; make sbom, make audit: what is in it
+# make advisories OSV=all.zip  writes requirements/advisories.json from OSV's export of PyPI
+# make lock   pins all environments with hashes; make sbom, make audit: what is in them
+# Environments are those of requirements/, by hash; LOCKED=no takes the newest of pyproject's ranges.
 PYTHON ?= python3
+LOCKED ?= yes
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test nightly check docs parity bench trust kills dist lock sbom audit format clean
+.PHONY: demo test nightly check docs parity bench trust kills dist lock sbom audit advisories format clean
 
 demo: $(VENV)/.demo
 	@test ! -e $(DEMO_OUT) || { echo "$(DEMO_OUT) exists and is not overwritten: remove it, or make demo DEMO_OUT=another-folder"; exit 2; }
@@ -52,10 +55,14 @@ dist: $(VENV)/.supply
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
 
+# The other locks repeat versions of the first, so that all fit into one environment.
+PIN = $(BIN)/uv pip compile pyproject.toml --group build --python-version 3.11 --generate-hashes --quiet \
+  --no-header --no-emit-index-url --no-annotate --index-strategy unsafe-best-match
+
 lock: $(VENV)/.supply
-	$(BIN)/uv pip compile pyproject.toml --extra test --extra dev --extra examples --extra docs --extra arviz \
-	  --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
-	  --index-strategy unsafe-best-match -o requirements/test.txt
+	$(PIN) --extra test --extra dev --extra examples --extra docs --extra arviz -o requirements/test.txt
+	$(PIN) --extra examples -c requirements/test.txt -o requirements/demo.txt
+	$(PIN) --extra supply -c requirements/test.txt -o requirements/supply.txt
 
 sbom: $(VENV)/.supply
 	@mkdir -p build
@@ -63,7 +70,10 @@ sbom: $(VENV)/.supply
 	  --output-reproducible --of JSON -o build/sbom.json
 
 audit: $(VENV)/.supply
-	$(BIN)/pip-audit -r requirements/test.txt --require-hashes --disable-pip
+	$(BIN)/python tests/advisories.py
+
+advisories: $(VENV)/.supply
+	$(BIN)/python tests/advisories.py --refresh $(OSV)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix dsstan tests docs examples data stan/data
@@ -74,24 +84,35 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: pyproject.toml $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples]'
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# $(call install,a file of requirements/,the extras that it pins)
+comma := ,
+ifeq ($(LOCKED),no)
+install = $(PIP) -e '.[$(2)]'
+else
+install = $(PIP) --require-hashes --only-binary :all: -r requirements/$(1).txt && \
+  $(PIP) --no-deps --no-build-isolation --no-index -e .
+endif
+
+$(VENV)/.demo: pyproject.toml requirements/demo.txt $(BIN)/python
+	$(call install,demo,examples)
 	@touch $@
 
-$(VENV)/.test: pyproject.toml $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test]'
+$(VENV)/.test: pyproject.toml requirements/test.txt $(BIN)/python
+	$(call install,test,examples$(comma)test)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test,dev]'
+$(VENV)/.dev: pyproject.toml requirements/test.txt $(BIN)/python
+	$(call install,test,examples$(comma)test$(comma)dev)
 	@touch $@
 
-$(VENV)/.docs: pyproject.toml $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+$(VENV)/.docs: pyproject.toml requirements/test.txt $(BIN)/python
+	$(call install,test,docs)
 	@touch $@
 
-$(VENV)/.supply: pyproject.toml $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[supply]'
+$(VENV)/.supply: pyproject.toml requirements/supply.txt $(BIN)/python
+	$(call install,supply,supply)
 	@touch $@
 
 clean:

@@ -19,6 +19,7 @@ from dsstan.cli.commands.publish import publish_command
 from dsstan.cli.commands.steps import OF_A_STEP, chain_folders, run_chain
 from dsstan.cli.commands.synthesise import synthesise
 from dsstan.cli.doctor import MachineCheck, examine
+from dsstan.cli.engine_check import EngineAgreement, check_engines
 from dsstan.cli.exit_codes import run_command
 from dsstan.cli.job import arguments_of, parsed_job
 from dsstan.cli.options import AsJson, Run, among, ledger_in, takes, work_in
@@ -27,7 +28,7 @@ from dsstan.cli.screens import out, say, show_lines
 from dsstan.cli.session import LOG_LEVELS, SESSION, document, emit, set_log_level
 from dsstan.copies.options import option
 from dsstan.copies.step_models import StepModel
-from dsstan.core.errors import ReleaseError
+from dsstan.core.errors import EngineError, ReleaseError
 from dsstan.core.spelling import COMMAND, JOB, options_typed_in
 from dsstan.core.workspace import Leftover, leftovers, remove
 
@@ -136,6 +137,13 @@ def doctor(
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove what killed runs left behind.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Also compare the engines' draws of one small fit; exit code 1 if they disagree.",
+        ),
+    ] = False,
     places: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FOLDER]...", help="Also look for leftovers in these folders."),
@@ -147,19 +155,27 @@ def doctor(
     if clean:
         clean_up(found)
     findings = [] if clean else examine()
+    agreement = check_engines() if check else None
     if as_json:
         key = "removed" if clean else "leftovers"
         there = [vars(finding) for finding in findings]
         lost = [vars(leftover) for leftover in found]
-        emit(document("doctor", confidential=False, findings=there, **{key: lost}))
-    if clean:
-        return
+        engines = {} if agreement is None else {"engines": agreement.as_json()}
+        emit(document("doctor", confidential=False, findings=there, **{key: lost}, **engines))
     for finding in findings:
         say_finding(finding)
-    if found:
+    if agreement is not None:
+        say_agreement(agreement)
+    if found and not clean:
         say(f"{len(found)} folders of killed runs are left; dsstan doctor --clean removes them:")
         for leftover in found:
             say(f"  {leftover.folder} (run {leftover.pid}, {leftover.age / 3600:.1f} hours ago)")
+    if agreement is not None and not agreement.agree:
+        raise EngineError(
+            "direct draws and the embedded sampler do not agree on this machine, so one of them is "
+            "wrong here. Make no release; install the locked versions (make demo), and if it stays "
+            "so report it with this screen"
+        )
 
 
 def say_finding(finding: MachineCheck) -> None:
@@ -172,6 +188,13 @@ def say_finding(finding: MachineCheck) -> None:
     show_lines([ScreenLine(first + texts[0], colour)])
     for text in texts[1:]:
         show_lines(wrapped(" " * 9 + text, colour, indent=9))
+
+
+def say_agreement(agreement: EngineAgreement) -> None:
+    """Whether the engines agree, and how far they are apart."""
+    mark, colour = ("agree", None) if agreement.agree else ("DISAGREE", "red")
+    show_lines([ScreenLine(f"{mark:<9}engines direct and embedded", colour)])
+    show_lines(wrapped(" " * 9 + str(agreement), colour, indent=9))
 
 
 def clean_up(found: list[Leftover]) -> None:

@@ -73,7 +73,7 @@ def test_every_level_of_the_log_is_named():
 def test_every_key_of_a_document_is_on_the_page(inside, kept, tmp_path, command):  # noqa: F811
     small_table().to_csv(tmp_path / "homes.csv", index=False)
     if command == "doctor":
-        call = ("doctor", "--json")
+        call = ("doctor", "--check", "--json")
     elif command == "inspect":
         release = ds.synthesise(kept, 3, seed=1, accept_failed=True)
         call = ("inspect", write_release(release, tmp_path / "out", report=False), "--json")
