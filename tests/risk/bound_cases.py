@@ -115,8 +115,11 @@ def main(rounds: int) -> None:
         share, worst = float((ratio > 1).mean()), float(ratio.max())
         print(f"upper times {factor:4.2f}: above in {share:6.1%}, by {worst - 1:5.1%} at worst")
     below, above = found["exact"] / found["low"], found["exact"] / found["high"]
-    print(f"as printed: below in {float((below < 1).mean()):.1%}, by {1 - below.min():.1%} at worst;")
-    print(f"            above in {float((above > 1).mean()):.1%}, by {above.max() - 1:.1%} at worst")
+    for side, missed, worst in (
+        ("below", below < 1, 1 - below.min()),
+        ("above", above > 1, above.max() - 1),
+    ):
+        print(f"as printed: {side} in {float(missed.mean()):.1%}, by {worst:.1%} at worst")
 
 
 if __name__ == "__main__":
