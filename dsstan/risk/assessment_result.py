@@ -191,7 +191,15 @@ class Assessment(Shown):
             return f"a failed fit's numbers keep the floor of {self.asked}"
         by = " by the lower bounds" if self.basis == "bounded" else ""
         made = f", {self.after.approximated}" if self.after.approximated else ""
-        return f"every record keeps the floor of {self.asked}{by}{made}"
+        return f"every record keeps the floor of {self.asked}{by}{made}{self._unasked}"
+
+    @property
+    def _unasked(self) -> str:
+        """Of which records a floor in per cent asks nothing, in words."""
+        if self.least_sd is None or self.asked is None or self.asked.share is None:
+            return ""
+        nought = int(np.sum((self.least_sd == 0) & self.release.problem.observed))
+        return f"; of {nought} values of 0 a percentage asks nothing: give an sd" if nought else ""
 
     @property
     def copies(self) -> tuple[int, ...]:
@@ -454,7 +462,7 @@ class Assessment(Shown):
             return []
         return [
             f"{self.below_floor.size} of {len(self.least_sd)} records are below the floor "
-            f"{self.asked} at {self.release.copies} copies; {self.reach}",
+            f"{self.asked} at {self.release.copies} copies; {self.reach}{self._unasked}",
             *([] if self.naming is None else self.naming.remarks()),
         ]
 

@@ -21,6 +21,9 @@ __all__ = ["QUANTILE_95", "Floor", "FloorLike", "as_floor"]
 QUANTILE_95 = 1.96
 """Half the length of a normal 95% interval, in sds."""
 
+ONE_SIDED_95 = 1.645
+"""How far a normal 95% interval reaches that is open at one end, in sds."""
+
 
 @dataclass(frozen=True)
 class Floor:
@@ -73,8 +76,8 @@ class Floor:
         Under the p-percent rule no interval from ``v - p |v|`` to ``v + p |v|``, wherever it is
         centred on the modelled scale, may hold the value with 95%: under log the sd is
         ``log((1 + p) / (1 - p)) / 2 / 1.96``, one number for all records. Where the lower end is
-        beyond the transform's domain the upper one decides. Records without a value, or of value 0,
-        have 0: nothing lies within p% of them.
+        beyond the transform's domain the upper one decides, at 1.645 sds. Records without a value,
+        or of value 0, have 0: nothing lies within p% of them.
         """
         if self.sd is not None:
             return np.full(problem.n_records, self.sd)
@@ -84,8 +87,9 @@ class Floor:
         with np.errstate(invalid="ignore", divide="ignore"):
             upper = forward(value + self.share * np.abs(value)) - forward(value)
             lower = forward(value) - forward(value - self.share * np.abs(value))
-        reach = np.where(np.isfinite(lower), 0.5 * (upper + lower), upper)
-        return np.asarray(np.nan_to_num(reach, nan=0.0) / QUANTILE_95)
+        both = 0.5 * (upper + lower) / QUANTILE_95
+        least = np.where(np.isfinite(lower), both, upper / ONE_SIDED_95)
+        return np.asarray(np.nan_to_num(least, nan=0.0))
 
     def meaning(self, values: Floats, transform: ResponseTransform, name: str) -> str:
         """What it asks for at the median of a response, in its own unit. Confidential.

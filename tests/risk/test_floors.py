@@ -77,11 +77,29 @@ def test_a_value_of_zero_needs_nothing_and_a_negative_one_as_much_as_its_size():
     np.testing.assert_allclose(sd, 0.1 * np.abs(values) / 1.96, atol=1e-15)
 
 
-def test_log1p_of_a_value_between_minus_one_and_zero_has_a_finite_floor():
+def test_where_the_transform_ends_no_one_sided_interval_holds_more_than_95_percent():
     values = np.linspace(-0.99, 3.0, 30)
-    sd = Floor.parse("50%").least_sd(problem_of("log1p(value) ~ x", values))
-    assert np.isfinite(sd).all()
-    assert np.all(sd > 0)
+    problem = problem_of("log1p(value) ~ x", values)
+    sd = Floor.parse("50%").least_sd(problem)
+    ends = values - 0.5 * np.abs(values) <= -1.0
+    assert 0 < ends.sum() < 30
+    upper = np.log1p(values[ends] + 0.5 * np.abs(values[ends]))
+    held = norm.cdf((upper - problem.y[ends]) / sd[ends])
+    np.testing.assert_allclose(held, 0.95, atol=1e-4)
+
+
+def test_the_verdict_counts_the_zeros_of_which_a_percentage_asks_nothing():
+    table = small_table(30, shared=2)
+    table.loc[[3, 8], "value"] = 0.0
+    problem = ds.prepare(table, "value ~ x", coords=("east", "north"))
+    fit = ds.fit(problem, seed=1, engine="direct", progress=False)
+    release = ds.synthesise(fit, 2, seed=1, progress=False)
+    text = "of 2 values of 0 a percentage asks nothing: give an sd"
+    met, sd = (assess(release, floor=floor, exact=0, draws=50) for floor in ("0.001%", 1e-6))
+    assert met.verdict == sd.verdict == "met"
+    assert text in met.why
+    assert text in met.floor_remarks()[0]
+    assert text not in sd.why
 
 
 def test_an_assessment_counts_by_record(kept):
