@@ -14,11 +14,12 @@ from dsstan.engines import CmdStanEngine, EmbeddedEngine
 from dsstan.engines.cmdstan import program_cache
 from dsstan.engines.programs import PROGRAMS, Program
 from dsstan.table.datasets import san_francisco_source
+from dsstan.table.formats.kinds import LIBRARIES
 
 OPTIONAL = (
     ("libpysal", "examples", "the Baltimore example"),
     ("rdata", "examples", "the San Francisco example"),
-    ("geopandas", "geo", "tables with points"),
+    *LIBRARIES,
     ("distributed", "distributed", "worker processes"),
     ("arviz", "arviz", "posteriors for ArviZ"),
 )

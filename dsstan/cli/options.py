@@ -25,13 +25,16 @@ from dsstan.core.progress import phase
 from dsstan.core.workspace import temporaries, work_parent
 from dsstan.covariance.approximations import covariance_of
 from dsstan.models.priors import Priors
+from dsstan.release.copy_files import check_copies, how_written
 from dsstan.release.publication.ledger import VARIABLE, ledger_folder
 from dsstan.release.reading import needed_columns, read_table
-from dsstan.release.write import FORMATS, write_release
+from dsstan.release.write import write_release
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.floors import FloorLike
 from dsstan.table.cells import CSV_TEXT
+from dsstan.table.coordinates import geometry_name
 from dsstan.table.dialect import TAB, Dialect
+from dsstan.table.formats.kinds import FORMAT_NAMES, stem_of
 
 TEMPORARIES = ExitStack()
 
@@ -70,7 +73,11 @@ class TableFile:
     """A file with a table, and how it is written."""
 
     table: Path = option(
-        ..., "CSV or Parquet file with the confidential table.", None, metavar="TABLE"
+        ...,
+        "File with the confidential table: CSV, Parquet, GeoPackage, GeoJSON, shapefile, Excel, "
+        "Stata, SPSS and others.",
+        None,
+        metavar="TABLE",
     )
     sep: str | None = option(
         None, "Sign between the cells of a CSV, by default a comma; tab for a tab.", MODEL
@@ -87,6 +94,9 @@ class TableFile:
     na: list[str] | None = option(
         None, "Text that means a missing value, beside the empty cell; once for each.", MODEL
     )
+    layer: str | None = option(
+        None, "Layer of a GeoPackage or sheet of a workbook, where there are several.", MODEL
+    )
 
     @property
     def dialect(self) -> Dialect | None:
@@ -99,7 +109,7 @@ class TableFile:
 
     def read_used(self, used: Collection[str] | None) -> pd.DataFrame:
         """The table with the numbers of these columns."""
-        return read_table(self.table, used, dialect=self.dialect)
+        return read_table(self.table, used, dialect=self.dialect, layer=self.layer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +120,23 @@ class Source(TableFile):
 
     def read(self, options: ReleaseOptions) -> pd.DataFrame:
         """The table with the numbers of the columns that the release needs."""
-        assert options.coords is not None  # no command goes without
         with phase("reading"):
-            used = needed_columns(self.formula, options.coords)
+            used = needed_columns(self.formula, options.coords or ())
             return self.read_used(used.union(options.rule_columns))
+
+
+def check_table(
+    table: pd.DataFrame, used: Collection[str], options: ReleaseOptions, writing: Writing, made: Any
+) -> None:
+    """Refuse columns that would go out and that the copies could not hold, before any sampling.
+
+    ``used`` are those of the formulas and the coordinates, ``made`` those that are synthetic.
+    """
+    going = {*used, *(options.publish or ())}
+    if options.coords is None:
+        going.add(str(geometry_name(table)))
+    held = table[[name for name in table.columns if name in going]]
+    check_copies(held, how_written(table, writing.format, writing.csv_text), made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +156,12 @@ class Writing:
     """How a release is written, and what it must be for that."""
 
     out_folder: Path = option(..., "Release folder; must not exist.", COPIES, flags=("--out",))
-    format: str = option("csv", "Of the copies: csv or parquet.", COPIES, choices=FORMATS)
+    format: str | None = option(
+        None,
+        "Of the copies, by default that of TABLE: " + ", ".join(FORMAT_NAMES) + ".",
+        COPIES,
+        choices=FORMAT_NAMES,
+    )
     absolute: float | None = option(
         None, "Also count copies within this distance of the truth, response's unit.", COPIES
     )
@@ -208,7 +236,7 @@ def _parameters(table: type) -> dict[str, inspect.Parameter]:
         if one.name in stated:
             what = stated[one.name]
             kind = what.typed or kinds[one.name]
-            needed = what.required or one.default is MISSING
+            needed = one.default is MISSING
             found[one.name] = inspect.Parameter(
                 one.name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -258,7 +286,7 @@ def built(kind: type[Kind], given: Mapping[str, Any], claimed: Container[str] = 
         bounds = given.get("phi_bounds")
         values |= {
             "publish": given.get("publish") or (),
-            "name": given["table"].stem,
+            "name": stem_of(given["table"]),
             "covariance": covariance_of(given.get("covariance", "auto"), given.get("neighbours")),
             "priors": None if bounds is None else Priors(phi_bounds=bounds),
         }

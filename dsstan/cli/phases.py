@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Event, Thread
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
-from dsstan.cli.session import SESSION, err
-from dsstan.core.progress import Advance, watched_by
+from dsstan.cli.session import SESSION, as_text, err
+from dsstan.core.progress import Advance, Watcher, watched_by
 
 RELEASE_PHASES = (
     "reading",
@@ -33,17 +34,25 @@ _LEAST_SHARE = 0.02
 """Below, the time left would be a guess from next to nothing."""
 
 
+LINE_EVERY = 30.0
+"""Seconds between the lines of a long run whose standard error is a file or a pipe."""
+
+
 @contextmanager
-def phases(names: Sequence[str]) -> Iterator[None]:
+def phases(names: Sequence[str], *, line_every: float = LINE_EVERY) -> Iterator[None]:
     """Show these phases on standard error while the block runs.
 
-    Silent where standard error is no terminal, and under ``--quiet``.
+    Where standard error is no terminal, one line every ``line_every`` seconds says what goes on.
+    Silent under ``--quiet``.
     """
-    if SESSION.quiet or not err.is_terminal:
-        with watched_by(_Silent()):
-            yield
-        return
-    with _Display(err, names) as display, watched_by(display):
+    watcher: AbstractContextManager[Watcher]
+    if SESSION.quiet:
+        watcher = nullcontext(_Silent())
+    elif err.is_terminal:
+        watcher = _Display(err, names)
+    else:
+        watcher = _Lines(err, line_every)
+    with watcher as watching, watched_by(watching):
         yield
 
 
@@ -57,6 +66,48 @@ class _Silent:
     @contextmanager
     def step(self, label: str) -> Iterator[Advance]:
         yield _nothing
+
+
+class _Lines:
+    """One line now and then: the time since the start, the running step and the share done."""
+
+    def __init__(self, console: Console, every: float) -> None:
+        self._console, self._every = console, every
+        self._running: list[tuple[str, list[float]]] = []
+        self._over = Event()
+        self._thread = Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> _Lines:
+        self._begin = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @contextmanager
+    def step(self, label: str) -> Iterator[Advance]:
+        """A step that lines name until it ends."""
+        shares = [0.0]
+        self._running.append((label, shares))
+        try:
+            yield lambda share: shares.__setitem__(0, share)
+        finally:
+            self._running[:] = [one for one in self._running if one[1] is not shares]
+
+    def _tell(self) -> None:
+        """Print the lines until the block is left."""
+        while not self._over.wait(self._every):
+            running = self._running[-1:]
+            for label, (share,) in running:
+                name, colon, detail = label.partition(": ")
+                shown = _PHASE_OF.get(name, name) + colon + detail
+                done = f", {share:.0%} done" if share > 0 else ""
+                spent = _clock(time.monotonic() - self._begin)
+                self._console.print(
+                    as_text(f"{spent} {shown}{done}"), soft_wrap=True, highlight=False
+                )
 
 
 class _Left(ProgressColumn):

@@ -57,8 +57,6 @@ class Option:
         The values of a choice.
     typed
         The type in which the value is typed, where the field takes more.
-    required
-        Whether it must be typed although the field has a default.
     metavar, flags
         The placeholder of the value in the help, and the flags, where they are not the name.
     in_job
@@ -71,7 +69,6 @@ class Option:
     group: str | None
     choices: Sequence[str] = ()
     typed: Any = None
-    required: bool = False
     metavar: str | None = None
     flags: tuple[str, ...] = ()
     in_job: bool = True
@@ -151,10 +148,9 @@ class ReleaseOptions:
 
     coords: tuple[str, str] | None = option(
         None,
-        "The two coordinate columns, x or longitude first, with a space.",
+        "The two coordinate columns, x or longitude first, with a space; not needed where TABLE "
+        "has geometry.",
         MODEL,
-        typed=tuple[str, str],
-        required=True,
         metavar="X Y",
     )
     distance: str | None = option(
@@ -222,7 +218,7 @@ class ReleaseOptions:
     by_row_groups: bool = option(
         False,
         "TABLE is Parquet, a file or a folder, larger than memory: read only the needed "
-        "columns, a row group at a time; needs --format parquet.",
+        "columns, a row group at a time.",
         MODEL,
     )
     publish: Sequence[str] | None = option(

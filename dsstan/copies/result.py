@@ -220,7 +220,7 @@ class Synthesis(Shown):
         self,
         folder: str | os.PathLike[str],
         *,
-        format: str = "csv",
+        format: str | None = None,
         csv_text: str = "refuse",
         floor: float | str | None = None,
         accept_below_floor: bool = False,
@@ -229,8 +229,8 @@ class Synthesis(Shown):
         dialect: Dialect | None = None,
     ) -> Path:
         """Write the release; see :func:`dsstan.release.write.write_release`."""
-        how = {"format": format, "csv_text": csv_text, "report": report, "reason": reason}
-        how["dialect"] = dialect
+        how: dict[str, Any] = {"format": format, "csv_text": csv_text, "dialect": dialect}
+        how |= {"report": report, "reason": reason}
         how |= {"floor": floor, "accept_below_floor": accept_below_floor}
         return Path(above.call("Synthesis.write", self, folder, **how))
 

@@ -2,87 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from dsstan.copies.published import public_columns, synthetic
-from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.errors import InputError
+from dsstan.core.spelling import spelled
 from dsstan.release.parquet_copies import write_copies
-from dsstan.release.public import plain_index, public_table
-from dsstan.table.cells import quote, texts
-from dsstan.table.csv import AS_READ, write_csv
-from dsstan.table.dialect import AsRead, Dialect
+from dsstan.release.public import public_table
+from dsstan.table.as_read import AsRead, as_read_of
+from dsstan.table.cells import check_cells, quote
+from dsstan.table.dialect import PLAIN, Dialect, TextAsRead
+from dsstan.table.formats.kinds import Format, format_named
+from dsstan.table.formats.round_trip import check_format_holds
+from dsstan.table.formats.text import dialect_for
 from dsstan.table.parquet import ParquetProblem
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
 
-__all__ = ["how_written", "quoting_of", "write_copy_files", "write_parquet"]
+__all__ = ["HowWritten", "check_copies", "format_for", "how_written", "write_copy_files"]
 
 
-def how_written(release: Synthesis, format: str, dialect: Dialect | None) -> AsRead | None:
-    """How copies in CSV are written; None as pandas writes them."""
-    found = release.problem.table.attrs.get(AS_READ)
-    if format != "csv":
+@dataclass(frozen=True)
+class HowWritten:
+    """How copies are written.
+
+    Attributes
+    ----------
+    format
+        Of their files.
+    as_read
+        How the table stood in its file, where the copies repeat it.
+    csv_text
+        What is done with text that a spreadsheet would run.
+    """
+
+    format: Format
+    as_read: AsRead | None
+    csv_text: str
+
+    @property
+    def dialect(self) -> Dialect:
+        """Of copies that are text."""
+        return self.as_read.dialect if isinstance(self.as_read, TextAsRead) else PLAIN
+
+    @property
+    def quoted(self) -> bool:
+        """Whether cells that a spreadsheet would run have an apostrophe before them."""
+        return self.csv_text == "quote" and self.format.is_text
+
+
+def format_for(name: str | None, found: AsRead | None, *, by_row_groups: bool = False) -> Format:
+    """The format of copies; by default that of the table's file, else CSV.
+
+    Raises InputError if there is none of that name, or it can't be written by row groups.
+    """
+    if by_row_groups:
+        if name not in (None, "parquet"):
+            raise InputError(
+                "a table that is read by row groups is released as Parquet: leave "
+                f"{spelled('format', name)} out, or give {spelled('format', 'parquet')}"
+            )
+        return format_named("parquet")
+    return format_named(name or ("csv" if found is None else found.format))
+
+
+def how_written(
+    table: pd.DataFrame,
+    name: str | None,
+    csv_text: str,
+    dialect: Dialect | None = None,
+    *,
+    by_row_groups: bool = False,
+) -> HowWritten:
+    """How the copies of a table are written.
+
+    Raises InputError if there is no such format, or a dialect is given for one that is no text.
+
+    Parameters
+    ----------
+    table
+        With how it stood in its file, if it was read from one.
+    name
+        Of the format; None for that of the file.
+    csv_text
+        See :func:`dsstan.table.cells.check_cells`.
+    dialect
+        Of copies in text; by default that of the file.
+    by_row_groups
+        Whether the table is read by row groups.
+    """
+    found = as_read_of(table)
+    format = format_for(name, found, by_row_groups=by_row_groups)
+    if not format.is_text:
         if dialect is not None:
-            raise InputError(f"dialect is of CSV, and the copies are {format}: leave it out")
-        return None
-    if dialect is not None:
-        return replace(found, dialect=dialect) if isinstance(found, AsRead) else AsRead(dialect)
-    return found if isinstance(found, AsRead) else None
+            raise InputError(f"dialect is of CSV, and the copies are {format.name}: leave it out")
+        return HowWritten(format, found, csv_text)
+    stated = dialect_for(format.name, found) if dialect is None else dialect
+    if isinstance(found, TextAsRead):
+        return HowWritten(format, replace(found, dialect=stated), csv_text)
+    plain = dialect is None and stated == PLAIN
+    return HowWritten(format, None if plain else TextAsRead(format.name, stated), csv_text)
 
 
-def write_copy_files(
-    release: Synthesis, paths: Sequence[Path], format: str, csv_text: str, as_read: AsRead | None
-) -> None:
+def check_copies(table: pd.DataFrame, how: HowWritten, made: Collection[str]) -> None:
+    """Refuse columns that the copies could not hold, or that a spreadsheet would run.
+
+    Raises ReleaseError if so; InputError if ``csv_text`` is no way to treat text.
+    """
+    check_cells(table, how.format.is_text, how.csv_text)
+    check_format_holds(table, how.format, how.as_read, made)
+
+
+def write_copy_files(release: Synthesis, paths: Sequence[Path], how: HowWritten) -> None:
     """Write each copy to its path."""
     problem, made = release.problem, synthetic(release)
     if isinstance(problem, ParquetProblem):
         columns = public_columns(release)
         write_copies(problem, paths, columns, lambda k: public_table(release, k)[made])
         return
-    plain, quoting = plain_index(problem.table.index), quoting_of(problem.table)
     for number, path in enumerate(paths):
         table = public_table(release, number)
-        if format == "csv":
-            table = quote(table) if csv_text == "quote" else table
-            if as_read is not None:
-                write_csv(table if plain else table.reset_index(), path, as_read, made)
-            else:
-                table.to_csv(path, index=not plain, quoting=quoting)
-        else:
-            write_parquet(table, path, index=None if plain else True)
-
-
-def write_parquet(table: pd.DataFrame, path: Path, *, index: bool | None) -> None:
-    """Write Parquet; to an open file, since Arrow takes no path that is not UTF-8."""
-    from pyarrow import ArrowInvalid, ArrowTypeError
-
-    try:
-        with open(path, "wb") as stream:
-            table.to_parquet(stream, index=index)
-    except (ArrowInvalid, ArrowTypeError):
-        mixed = [
-            str(name)
-            for name in table.columns
-            if pd.api.types.infer_dtype(table[name], skipna=True).startswith("mixed")
-        ]
-        named = f"column {mixed[0]!r}" if mixed else "a column or the index"
-        raise ReleaseError(
-            f"the release can't be written as Parquet: {named} holds values of several kinds. Make "
-            "them one kind, for example with astype(str), or publish CSV"
-        ) from None
-
-
-def quoting_of(table: pd.DataFrame) -> Literal[0, 2]:
-    """How a CSV of these records is quoted: all text, where a cell holds a carriage return.
-
-    Python before 3.13 writes a lone carriage return without quotes, and a reader takes it for the
-    end of a row. 0 is csv.QUOTE_MINIMAL and 2 csv.QUOTE_NONNUMERIC.
-    """
-    held = (isinstance(cell, str) and "\r" in cell for _, text in texts(table) for cell in text)
-    return 2 if any(held) else 0
+        how.format.write(quote(table) if how.quoted else table, path, how.as_read, made)

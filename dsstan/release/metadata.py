@@ -14,6 +14,7 @@ from typing import Any
 
 from dsstan.core.errors import InputError
 from dsstan.table.dialect import PLAIN, Dialect
+from dsstan.table.formats.kinds import FORMAT_NAMES
 
 FORMAT = "dsstan release 1"
 
@@ -38,6 +39,7 @@ def _about(description: str, **rule: Any) -> Rule:
     return ({"description": description} if description else {}) | rule
 
 
+_COPY = rf"^copy_[0-9]{{3,9}}\.({'|'.join(map(re.escape, FORMAT_NAMES))})$"
 _TEXT: Rule = {"type": "string"}
 _NAMES: Rule = {"type": "array", "items": _TEXT}
 _ROUNDING: Rule = {"enum": ["like the input", "none"]}
@@ -86,7 +88,7 @@ SCHEMA: Rule = {
         files={
             "type": "array",
             "minItems": 1,
-            "items": {**_TEXT, "pattern": r"^copy_[0-9]{3,9}\.(csv|parquet)$"},
+            "items": {**_TEXT, "pattern": _COPY},
         },
         model=_MODEL,
         rounding=_ROUNDING,

@@ -13,7 +13,9 @@ from dsstan.copies.published import held_columns, public_columns, synthetic
 from dsstan.copies.result import Synthesis
 from dsstan.covariance.correlation import correlation_words
 from dsstan.release.metadata import FORMAT, described
+from dsstan.table.columns import plain_index
 from dsstan.table.dialect import PLAIN, Dialect
+from dsstan.table.formats.kinds import FORMATS, Format
 
 
 def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
@@ -43,11 +45,6 @@ def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
     return table
 
 
-def plain_index(index: pd.Index) -> bool:
-    """Whether an index is the plain count, which is not written."""
-    return bool(index.name is None and index.equals(pd.RangeIndex(len(index))))
-
-
 def public_types(release: Synthesis) -> dict[str, str]:
     """Type of each column of the copies, as pandas names it."""
     types = {name: str(dtype) for name, dtype in public_table(release, 0).dtypes.items()}
@@ -60,8 +57,7 @@ def metadata(
     release: Synthesis,
     files: list[str],
     *,
-    csv_text: str = "refuse",
-    format: str = "csv",
+    quoted: bool = False,
     dialect: Dialect = PLAIN,
 ) -> dict[str, Any]:
     """What ``public/metadata.json`` holds: an allow-list, nothing estimated from the data."""
@@ -80,7 +76,7 @@ def metadata(
         "files": files,
         "model": model_of(release),
         "rounding": rounding_of(release),
-        "csv_text": "quoted" if csv_text == "quote" and format == "csv" else "as it is",
+        "csv_text": "quoted" if quoted else "as it is",
         "combining_rule": combining_rule(release),
         "imputations": _imputations(release),
         "chain": chain_of(release),
@@ -229,8 +225,12 @@ def how_to_use(release: Synthesis) -> str:
     return _MANY if release.copies > 1 else _ONE
 
 
-def _how_to_read(dialect: Dialect) -> str:
+def _how_to_read(format: Format, first: str, dialect: Dialect) -> str:
     """How to read files that are no plain CSV, in R and in pandas; empty for those that are."""
+    if not format.is_text:
+        calls = (call.format(json.dumps(first)) for call in (format.in_python, format.in_r))
+        lines = "".join(f"    {call}\n" for call in calls)
+        return f"\nEach file is {format.what}. To read one, in Python or in R:\n\n{lines}"
     if dialect == PLAIN:
         return ""
     na = ", ".join(json.dumps(text) for text in ("", *dialect.na))
@@ -245,15 +245,17 @@ def _how_to_read(dialect: Dialect) -> str:
     return f"""
 The files are written as the table was. To read one:
 
-    pandas.read_csv("copy_001.csv", sep={sep}, decimal={decimal}{grouped},
+    pandas.read_csv({json.dumps(first)}, sep={sep}, decimal={decimal}{grouped},
                     encoding={encoding}, na_values=[{na}], keep_default_na=False)
-    read.table("copy_001.csv", header = TRUE, sep = {sep}, dec = {decimal},
+    read.table({json.dumps(first)}, header = TRUE, sep = {sep}, dec = {decimal},
                fileEncoding = {encoding}, na.strings = c({na}), quote = "\\"", comment.char = "")
 
 {note}"""
 
 
-def analyst_readme(release: Synthesis, files: list[str], dialect: Dialect = PLAIN) -> str:
+def analyst_readme(
+    release: Synthesis, files: list[str], format: Format = FORMATS[0], dialect: Dialect = PLAIN
+) -> str:
     """What an analyst needs to know."""
     problem = release.problem
     named = [f"`{name.replace('`', chr(39))}`" for name in synthetic(release)]
@@ -267,7 +269,7 @@ def analyst_readme(release: Synthesis, files: list[str], dialect: Dialect = PLAI
 `{files[-1]}`. Every column here but {response} is as it was collected. The values of
 {response} are synthetic in every copy and every row: draws from a spatial model.{order}
 No value was copied from a record.
-{_how_to_read(dialect)}
+{_how_to_read(format, files[0], dialect)}
 {use}
 Conclusions hold as far as the model behind the copies does; it is named in
 `metadata.json`. Interactions and effects it leaves out are weakened in the

@@ -7,10 +7,12 @@ whatever is wrong ends in one of dsstan's own errors.
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,16 +21,22 @@ import pandas as pd
 
 from dsstan.core.arrays import Indices
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.core.optional import needed
+from dsstan.core.spelling import spelled
 from dsstan.release.metadata import check_metadata, dialect_of, synthetic_columns
+from dsstan.table.as_read import AS_READ, Asked
 from dsstan.table.cells import unquote
-from dsstan.table.csv import check_rows, parsed_csv, read_csv
-from dsstan.table.dialect import PLAIN, Dialect
+from dsstan.table.csv import check_rows, parsed_csv
+from dsstan.table.dialect import Dialect
+from dsstan.table.formats.kinds import format_of
+from dsstan.table.formats.sizes import RowsError
 from dsstan.table.formulas.formula import parse
 
 __all__ = ["PublicRelease", "needed_columns", "read_release", "read_table"]
 
 _MOST_METADATA = 10_000_000
+LAYERED = ("gpkg", "xlsx")
+"""Formats that may hold several tables."""
+
 _PLAIN = re.compile(r"[uU]?[iI]nt(8|16|32|64)|[fF]loat(16|32|64)|bool|boolean|str|string|category")
 _DATE = re.compile(r"datetime64\[\w+\]")
 
@@ -46,79 +54,59 @@ def needed_columns(formula: str, coords: Collection[str]) -> set[str]:
 
 
 def read_table(
-    path: Path | str, used: Collection[str] | None = None, *, dialect: Dialect | None = None
+    path: Path | str,
+    used: Collection[str] | None = None,
+    *,
+    dialect: Dialect | None = None,
+    layer: str | None = None,
 ) -> pd.DataFrame:
-    """The table of a CSV or Parquet file.
-
-    A CSV is read so that the copies can repeat it, in its dialect.
+    """The table of a file, read so that the copies can repeat it.
 
     Parameters
     ----------
     path
-        Of kind ``.csv``, ``.tsv``, ``.parquet`` or ``.pq``.
+        Of one of the :data:`dsstan.table.formats.kinds.FORMATS`, by its ending.
     used
         Columns whose numbers are needed: of a CSV, any other becomes numbers only where they are
         written again exactly as they stand there. None takes all as needed.
     dialect
         How a CSV is written; by default with commas (tabs in a ``.tsv``), decimal points and UTF-8.
+    layer
+        Layer of a GeoPackage or sheet of a workbook; needed where there are several.
+
+    Returns
+    -------
+    DataFrame
+        A GeoDataFrame where the file has geometry. Its attribute ``as_read`` is how it stood there.
 
     Raises
     ------
     InputError
-        If there is no such file, its kind is unknown, or it can't be read without a guess: rows
-        longer or shorter than the header, or column names that repeat.
+        If there is no such file, its kind is unknown, a library for it is missing, or it can't be
+        read without a guess: rows longer or shorter than the header, or column names that repeat.
     DialectError
         An InputError too: if the file looks like one of another dialect. It says of which.
     """
     path = Path(path)
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".tsv", ".parquet", ".pq"):
-        _refuse_kind(path, kind)
+    format = format_of(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    if dialect is not None and kind in (".parquet", ".pq"):
-        raise InputError(f"{path.name} is Parquet and not a text file: leave out {dialect.typed()}")
-    if dialect is None:
-        dialect = Dialect(sep="\t") if kind == ".tsv" else PLAIN
+    if dialect is not None and not format.is_text:
+        raise InputError(f"{path.name} is {format.what} and no text: leave out {dialect.typed()}")
+    if layer is not None and format.name not in LAYERED:
+        raise InputError(f"{path.name} holds one table: leave out {spelled('layer', layer)}")
     try:
-        if kind in (".csv", ".tsv"):
-            return read_csv(path, used, dialect)
-        return _read_parquet(path)
+        table = format.read(path, Asked(used, dialect, layer))
     except (InputError, MemoryError):
         raise
     except Exception as error:  # of many kinds, and their texts may hold values
-        raise InputError(f"{path.name} can't be read as {kind}: {type(error).__name__}") from None
-
-
-_IN_PYTHON = {
-    **dict.fromkeys((".gpkg", ".geojson", ".shp", ".fgb", ".kml"), "geopandas.read_file"),
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "pandas.read_excel"),
-    **dict.fromkeys((".feather", ".arrow"), "pandas.read_feather"),
-    **dict.fromkeys((".sav", ".zsav", ".por"), "pandas.read_spss"),
-    **dict.fromkeys((".sas7bdat", ".xpt"), "pandas.read_sas"),
-    ".dta": "pandas.read_stata",
-    ".gz": "pandas.read_csv",
-}
-"""What reads other files; :func:`dsstan.protect` takes what they give, points with their CRS."""
-
-
-def _refuse_kind(path: Path, kind: str) -> NoReturn:
-    """Refuse a file of another kind, and say how its table comes in."""
-    message = f"{path.name} is neither .csv nor .parquet nor .tsv"
-    reader = _IN_PYTHON.get(kind)
-    if reader is not None:
-        name = json.dumps(path.name, ensure_ascii=False)
-        call = f"dsstan.protect({reader}({name}), ...)"
-        message += f": save it as one of these, or read it in Python: {call}"
-        if reader.startswith("geopandas"):
-            message += ", which takes coordinates and CRS from the points"
-    raise InputError(message)
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    """A Parquet file; opened first, since Arrow takes no path that is not UTF-8."""
-    with open(path, "rb") as stream:
-        return pd.read_parquet(stream)
+        raise InputError(
+            f"{path.name} can't be read as {format.what} ({type(error).__name__}): look whether it "
+            "opens elsewhere, and save it again"
+        ) from None
+    found = table.attrs[AS_READ]
+    table.attrs[AS_READ] = replace(found, format=format.name)
+    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,23 +222,33 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
-    """One checked copy."""
-    path = _plain_file(public / name)
-    columns = metadata["columns"]
+    """One checked copy; its rows are counted before it is read, where it says how many it has: a
+    small file may unpack to any size."""
+    path, format = _plain_file(public / name), format_of(Path(name))
+    for number, part in enumerate(format.parts):
+        beside = path.with_suffix(f".{part}")
+        if number < 2 or os.path.lexists(beside):
+            _plain_file(beside)
+    columns, records, leading = (metadata[k] for k in ("columns", "records", "index_columns"))
     try:
-        if name.endswith(".csv"):
-            copy = _csv_copy(path, columns, metadata["index_columns"], dialect_of(metadata))
+        if format.is_text:
+            copy = _csv_copy(path, columns, leading, dialect_of(metadata))
         else:
-            copy = _parquet_copy(path, metadata["records"])
+            copy = format.read(path, Asked(most_rows=records))
+            copy.attrs = {}
+            if not format.is_arrow:
+                copy = _as_said(copy, columns, leading)
     except (MemoryError, ReleaseError):
         raise
+    except RowsError:
+        _no(name, "has another number of records than metadata.json says")
     except Exception as error:  # of many kinds
         _no(name, f"can't be read ({type(error).__name__})")
     if list(map(str, copy.columns)) != list(columns):
         _no(name, "has other columns than metadata.json says")
     if len(copy) != metadata["records"]:
         _no(name, "has another number of records than metadata.json says")
-    if metadata["csv_text"] == "quoted" and name.endswith(".csv"):
+    if metadata["csv_text"] == "quoted" and format.is_text:
         copy = unquote(copy)
     for response in synthetic_columns(metadata):
         values = copy[response]
@@ -297,19 +295,14 @@ def _csv_copy(
     return table
 
 
-def _parquet_copy(path: Path, records: int) -> pd.DataFrame:
-    """A copy in Parquet; with its points where it has any. Its rows are counted before it is read:
-    a small file may unpack to any size."""
-    import pyarrow.parquet
-
-    with open(path, "rb") as stream:
-        head = pyarrow.parquet.read_metadata(stream)
-    if head.num_rows != records:
-        _no(path.name, "has another number of records than metadata.json says")
-    geographic = b"geo" in (head.metadata or {})
-    if not geographic:
-        return _read_parquet(path)
-    geopandas = needed("geopandas", "geo")
-    with open(path, "rb") as stream:
-        table: pd.DataFrame = geopandas.read_parquet(stream)
-    return table
+def _as_said(copy: pd.DataFrame, columns: Mapping[str, Any], leading: int) -> pd.DataFrame:
+    """A copy with its index, and the plain types that its format does not tell apart."""
+    if leading:
+        copy = copy.set_index(list(copy.columns[:leading]))
+    for name in copy.columns.intersection(list(columns)):
+        dtype = columns[name]
+        if _PLAIN.fullmatch(dtype) and str(copy[name].dtype) != dtype:
+            with suppress(TypeError, ValueError):
+                copy[name] = copy[name].astype(dtype)
+    there = [name for name in columns if name in copy.columns]
+    return copy[there] if len(there) == len(copy.columns) else copy

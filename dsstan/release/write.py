@@ -21,16 +21,14 @@ from dsstan.copies.published import (
     as_collected,
     check_public,
     held_columns,
+    synthetic,
     unpublished_columns,
 )
-from dsstan.core.errors import (
-    InputError,
-    ReleaseError,
-)
+from dsstan.core.errors import ReleaseError
 from dsstan.models.result import Fit
 from dsstan.release.acceptance import accepted_reason
 from dsstan.release.conditions import conditions, fit_verdict
-from dsstan.release.copy_files import how_written, quoting_of, write_copy_files, write_parquet
+from dsstan.release.copy_files import HowWritten, check_copies, how_written, write_copy_files
 from dsstan.release.exchange import draws_table
 from dsstan.release.public import analyst_readme, metadata
 from dsstan.release.publication.ledger_note import note_for_ledger
@@ -43,13 +41,12 @@ from dsstan.risk.disclosure import Disclosure
 from dsstan.risk.floors import FloorLike
 from dsstan.risk.joint_disclosure import joint_disclosure
 from dsstan.risk.placing import NEAR
-from dsstan.table.cells import check_cells
-from dsstan.table.dialect import PLAIN, AsRead, Dialect
+from dsstan.table.cells import quoting_of
+from dsstan.table.dialect import Dialect
+from dsstan.table.formats.arrow import write_parquet
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
-
-FORMATS = ("csv", "parquet")
 
 _LOG = logging.getLogger("dsstan.release")
 
@@ -58,7 +55,7 @@ def write_release(
     release: Synthesis,
     folder: str | os.PathLike[str],
     *,
-    format: str = "csv",
+    format: str | None = None,
     absolute: float | None = None,
     csv_text: str = "refuse",
     floor: FloorLike | None = None,
@@ -86,7 +83,8 @@ def write_release(
     folder
         Must not exist: nothing is overwritten.
     format
-        ``"csv"`` or ``"parquet"``, of the copies.
+        Of the copies, one of :data:`dsstan.table.formats.kinds.FORMAT_NAMES`; by default that of
+        the file from which :func:`dsstan.release.reading.read_table` read the table, else CSV.
     absolute
         Absolute tolerance of the disclosure measures.
     csv_text
@@ -121,15 +119,15 @@ def write_release(
     DisclosureError
         If a record is below the floor.
     ReleaseError
-        If the folder exists or can't be written, or the copies would reveal the response
-        or hold text that a spreadsheet runs.
+        If the folder exists or can't be written, the copies would reveal the response or hold
+        text that a spreadsheet runs, or their format does not hold a column as it is.
     """
     target = check_target(folder)
-    check_format(format, release.problem.by_row_groups)
+    problem = release.problem
+    how = how_written(problem.table, format, csv_text, dialect, by_row_groups=problem.by_row_groups)
     check_public(release)
     _log_columns(release)
-    check_cells(release.problem.table[held_columns(release)], format, csv_text)
-    as_read = how_written(release, format, dialect)
+    check_copies(problem.table[held_columns(release)], how, synthetic(release))
     risks = assessment or measured(
         release, absolute=absolute, floor=floor, attribution=attribution, progress=False
     )
@@ -138,7 +136,7 @@ def write_release(
     try:
         with whole_folder(target, 0o700) as whole:
             public = _folder(whole / "public")
-            _write_public(release, public, format, csv_text, as_read, page=report)
+            _write_public(release, public, how, page=report)
             confidential = _folder(whole / "confidential")
             note_hashes(public, confidential)
             _write_confidential(release, risks, kept, confidential, accepted)
@@ -173,17 +171,6 @@ def _log_columns(release: Synthesis) -> None:
     stay = ", ".join(map(str, unpublished_columns(release)))
     if stay and release.problem.publish is None:
         _LOG.warning("Not published: %s; name them in publish = [...]", stay)
-
-
-def check_format(format: str, by_row_groups: bool = False) -> None:
-    """Refuse a format that is unknown, or that can't be written by row groups."""
-    if format not in FORMATS:
-        raise InputError(f"format must be csv or parquet, got {format!r}")
-    if by_row_groups and format != "parquet":
-        raise InputError(
-            'a table that is read by row groups is released as Parquet: give format="parquet" '
-            "(--format parquet)"
-        )
 
 
 def summary(
@@ -301,23 +288,15 @@ def _estimates(kept: Utility) -> dict[str, Any]:
     return out
 
 
-def _write_public(
-    release: Synthesis,
-    folder: Path,
-    format: str,
-    csv_text: str,
-    as_read: AsRead | None = None,
-    *,
-    page: bool,
-) -> None:
+def _write_public(release: Synthesis, folder: Path, how: HowWritten, *, page: bool) -> None:
     """The copies, their metadata, the analyst's README and the fact sheet."""
     width = max(3, len(str(release.copies)))
-    files = [f"copy_{i + 1:0{width}d}.{format}" for i in range(release.copies)]
-    write_copy_files(release, [folder / name for name in files], format, csv_text, as_read)
-    dialect = PLAIN if as_read is None else as_read.dialect
-    described = metadata(release, files, csv_text=csv_text, format=format, dialect=dialect)
+    files = [f"copy_{i + 1:0{width}d}.{how.format.name}" for i in range(release.copies)]
+    write_copy_files(release, [folder / name for name in files], how)
+    described = metadata(release, files, quoted=how.quoted, dialect=how.dialect)
     _json(folder / "metadata.json", described)
-    (folder / "README.md").write_text(analyst_readme(release, files, dialect), encoding="utf-8")
+    readme = analyst_readme(release, files, how.format, how.dialect)
+    (folder / "README.md").write_text(readme, encoding="utf-8")
     if page:
         (folder / "factsheet.html").write_text(factsheet(described), encoding="utf-8")
     for path in folder.iterdir():
@@ -335,7 +314,7 @@ def _write_confidential(
     fit = release.fit
     quoting = quoting_of(release.problem.table)  # for its index, which both CSVs have
     for name, f in release.fits.items():
-        write_parquet(draws_table(f), folder / f"draws_{name}.parquet", index=False)
+        write_parquet(draws_table(f).reset_index(drop=True), folder / f"draws_{name}.parquet")
     if fit.weights is not None:
         table = fit.weights.table(release.problem).drop(columns="geometry", errors="ignore")
         table.to_csv(folder / "flags.csv", quoting=quoting)

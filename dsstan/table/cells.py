@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from dsstan.core.errors import InputError, ReleaseError, describe_rows
 
-__all__ = ["CSV_TEXT", "check_cells", "is_formula", "quote", "texts", "unquote"]
+__all__ = [
+    "CSV_TEXT",
+    "check_cells",
+    "is_formula",
+    "quote",
+    "quoting_of",
+    "texts",
+    "unquote",
+]
 
 CSV_TEXT = ("refuse", "quote", "keep")
 """What to do with text that a spreadsheet would run; see :func:`check_cells`."""
@@ -59,15 +67,15 @@ def _hidden(text: Any) -> bool:
     )
 
 
-def check_cells(table: pd.DataFrame, format: str, text: str) -> None:
+def check_cells(table: pd.DataFrame, in_text: bool, text: str) -> None:
     """Refuse a table whose text would be run by a spreadsheet that opens the copies.
 
     Parameters
     ----------
     table
         What is published.
-    format
-        ``"csv"`` or ``"parquet"``; nothing is refused in Parquet, which no spreadsheet opens.
+    in_text
+        Whether the copies are text, such as CSV: in other formats text is never run.
     text
         ``"refuse"``; ``"quote"`` to publish such cells with an apostrophe before them;
         ``"keep"`` to publish them as they are.
@@ -83,7 +91,7 @@ def check_cells(table: pd.DataFrame, format: str, text: str) -> None:
     """
     if text not in CSV_TEXT:
         raise InputError(f"csv_text must be one of {', '.join(CSV_TEXT)}, got {text!r}")
-    if format != "csv" or text == "keep":
+    if not in_text or text == "keep":
         return
     advice = (
         'a spreadsheet that opens the copies would run it. Correct it, choose csv_text="quote" to '
@@ -137,6 +145,16 @@ def texts(table: pd.DataFrame) -> list[tuple[str, pd.Series]]:
         if _may_hold_text(table[name]):
             found.append((f"column {str(name)!r}", table[name].astype(object)))
     return found
+
+
+def quoting_of(table: pd.DataFrame) -> Literal[0, 2]:
+    """How a CSV of these records is quoted: all text, where a cell holds a carriage return.
+
+    Python before 3.13 writes a lone carriage return without quotes, and a reader takes it for the
+    end of a row. 0 is csv.QUOTE_MINIMAL and 2 csv.QUOTE_NONNUMERIC.
+    """
+    held = (isinstance(cell, str) and "\r" in cell for _, text in texts(table) for cell in text)
+    return 2 if any(held) else 0
 
 
 def _may_hold_text(column: pd.Series) -> bool:

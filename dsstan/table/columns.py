@@ -250,9 +250,14 @@ def arrow_to_pandas(arrow: Any) -> pd.DataFrame:
     frame: pd.DataFrame = arrow.to_pandas()
     for name in arrow.column_names:
         column = arrow.column(name)
-        if column.null_count and column.type in nullable:
-            frame[name] = column.to_pandas(types_mapper=nullable.get)
+        if name in frame.columns and column.null_count and column.type in nullable:
+            frame[name] = column.to_pandas(types_mapper=nullable.get).array
     return frame
+
+
+def plain_index(index: pd.Index) -> bool:
+    """Whether an index is the plain count, which is not written."""
+    return bool(index.name is None and index.equals(pd.RangeIndex(len(index))))
 
 
 def check_frame(frame: pd.DataFrame) -> None:

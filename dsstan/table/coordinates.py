@@ -111,12 +111,18 @@ def is_geodataframe(table: object) -> bool:
     return geopandas is not None and isinstance(table, geopandas.GeoDataFrame)
 
 
+def geometry_name(table: pd.DataFrame) -> str | None:
+    """Name of the column with the places of a GeoDataFrame; None of any other table."""
+    name: Any = getattr(table, "active_geometry_name", None) if is_geodataframe(table) else None
+    return None if name is None else str(name)
+
+
 def _from_points(table: pd.DataFrame, crs: Any) -> tuple[Floats, tuple[str, str], Any]:
     """Coordinates, their names and the CRS of a GeoDataFrame of points."""
     if not is_geodataframe(table) or table.active_geometry_name is None:
         raise CoordinateError(
-            "coords is needed: the names of the two coordinate columns, x (or longitude) "
-            "first, such as coords=('longitude', 'latitude'). Only a GeoDataFrame of points "
+            "coords is needed: the names of the two coordinate columns, x (or longitude) first, "
+            f"such as {spelled('coords', ('longitude', 'latitude'))}. Only a table with geometry "
             "carries its own coordinates."
         )
     points, name = table.geometry, str(table.active_geometry_name)
@@ -128,7 +134,8 @@ def _from_points(table: pd.DataFrame, crs: Any) -> tuple[Floats, tuple[str, str]
         refuse_rows(
             f"Geometry column {name!r} holds something else than a point",
             other,
-            "Use one point a record, for example the centroid.",
+            f"Name two columns of coordinates, {spelled('coords', ('x', 'y'))}, or use one point a "
+            "record, for example its centroid.",
         )
     own = table.crs
     if own is not None and crs is not None and _read_crs(crs) != own:

@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 
 from dsstan.core.errors import InputError, ReleaseError, describe_rows
-from dsstan.table.dialect import PLAIN, AsRead, Dialect, Quotes
+from dsstan.table.as_read import AS_READ
+from dsstan.table.dialect import PLAIN, Dialect, Quotes, TextAsRead
 from dsstan.table.found_dialect import SEPARATORS, may_be_numbers, refuse_another_dialect
-
-AS_READ = "as_read"
-"""The attribute of a table that says how its file was written."""
+from dsstan.table.text_file import opened_text, written_text
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _TRUTH = {"True": True, "False": False}
@@ -55,7 +54,7 @@ def read_csv(
         takes.
     """
     try:
-        header, rows = check_rows(path, lambda names: _check_header(names, path), dialect)
+        header, rows = check_rows(path, lambda names: check_header(names, path), dialect)
     except (InputError, UnicodeError):
         refuse_another_dialect(path, used, dialect)
         raise
@@ -88,7 +87,8 @@ def parsed_csv(path: Path, dialect: Dialect, **options: Any) -> pd.DataFrame:
         # pandas 3.1 is exact by itself, and deprecates what older ones need.
         warnings.filterwarnings("ignore", "The 'float_precision'")
         warnings.filterwarnings("error", category=pd.errors.ParserWarning)
-        table: pd.DataFrame = pd.read_csv(path, sep=dialect.sep, encoding=dialect.codec, **options)
+        with opened_text(path, dialect.codec) as stream:
+            table: pd.DataFrame = pd.read_csv(stream, sep=dialect.sep, **options)
     return table
 
 
@@ -109,7 +109,7 @@ def check_rows(
     dialect
         How the file is written.
     """
-    with open(path, newline="", encoding=dialect.codec) as stream:
+    with opened_text(path, dialect.codec) as stream:
         reader = csv.reader(stream, delimiter=dialect.sep)
         header = next(reader, [])
         names(header)
@@ -134,7 +134,7 @@ def check_rows(
     return header, len(wrong)
 
 
-def _check_header(header: list[str], path: Path) -> None:
+def check_header(header: list[str], path: Path) -> None:
     """Names there are, each once. The first line may be a record, so it is not quoted."""
     if not header:
         raise InputError(f"{path.name} is empty or begins with a blank line")
@@ -212,9 +212,9 @@ def _written(values: pd.Series, dialect: Dialect) -> pd.Series:
     return dialect.written(values)
 
 
-def _as_read(path: Path, texts: pd.DataFrame, table: pd.DataFrame, dialect: Dialect) -> AsRead:
+def _as_read(path: Path, texts: pd.DataFrame, table: pd.DataFrame, dialect: Dialect) -> TextAsRead:
     """What the copies need to repeat the file."""
-    with open(path, newline="", encoding=dialect.encoding) as stream:
+    with opened_text(path, dialect.encoding) as stream:
         first = stream.read(1)
         lines = [first + stream.readline(), *(stream.readline() for _ in range(_SAMPLE))]
     mark = first == "\ufeff"
@@ -226,7 +226,8 @@ def _as_read(path: Path, texts: pd.DataFrame, table: pd.DataFrame, dialect: Dial
         if not _cells(table[name], dialect).equals(texts[name].astype(object))
     }
     newline = "\r\n" if lines[0].endswith("\r\n") else "\n"
-    return AsRead(dialect, newline, mark, _quotes(lines, list(table.columns), dialect), kept)
+    quotes = _quotes(lines, list(table.columns), dialect)
+    return TextAsRead("csv", dialect, newline, mark, quotes, kept)
 
 
 def _quotes(lines: list[str], names: list[str], dialect: Dialect) -> Quotes:
@@ -278,7 +279,7 @@ def _by_pandas(values: pd.Series) -> pd.Series:
 
 
 def write_csv(
-    table: pd.DataFrame, path: Path, as_read: AsRead, synthetic: Collection[str] = ()
+    table: pd.DataFrame, path: Path, as_read: TextAsRead, synthetic: Collection[str] = ()
 ) -> None:
     """Write a table as its file was written, byte for byte where its values are the same.
 
@@ -318,7 +319,7 @@ def write_csv(
     lines = map(dialect.sep.join, zip(*columns, strict=True))
     codec = dialect.codec if as_read.mark else dialect.encoding
     try:
-        with open(path, "w", newline="", encoding=codec) as stream:
+        with written_text(path, codec) as stream:
             stream.writelines(line + as_read.newline for line in lines)
     except UnicodeEncodeError:
         if dialect.codec.startswith("utf"):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from dsstan.core.errors import InputError, TableError
 from dsstan.core.spelling import COMMAND, PYTHON, spelled, surface
+from dsstan.table.as_read import AsRead
 
-__all__ = ["PLAIN", "TAB", "AsRead", "Dialect", "DialectError", "Quotes"]
+__all__ = ["PLAIN", "TAB", "Dialect", "DialectError", "Quotes", "TextAsRead"]
 
 TAB = "tab"
 """How a tab is typed at a command."""
@@ -171,10 +172,8 @@ class Quotes(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class AsRead(dict[str, Any]):
-    """How a table stood in its text file, kept in ``table.attrs["as_read"]``.
-
-    An empty dict for pandas, which writes the attributes of a table into Parquet.
+class TextAsRead(AsRead):
+    """How a table stood in its text file.
 
     Attributes
     ----------
@@ -190,11 +189,8 @@ class AsRead(dict[str, Any]):
         By column, the cells as they stood, where they would be written otherwise (``1.50``).
     """
 
-    dialect: Dialect
+    dialect: Dialect = PLAIN
     newline: str = "\n"
     mark: bool = False
     quotes: Quotes = field(default_factory=Quotes)
     texts: dict[str, pd.Series] = field(default_factory=dict)
-
-    def __deepcopy__(self, memo: Any) -> AsRead:
-        return self  # pandas copies the attributes with every table

@@ -18,6 +18,7 @@ import pandas as pd
 from dsstan.core.errors import TableError
 from dsstan.core.spelling import spelled
 from dsstan.table.dialect import Dialect, DialectError
+from dsstan.table.text_file import text_bytes
 
 __all__ = ["SEPARATORS", "may_be_numbers", "refuse_another_dialect"]
 
@@ -74,7 +75,7 @@ def refuse_another_dialect(path: Path, used: Collection[str] | None, said: Diale
     TableError
         If a needed column holds numbers with a currency sign.
     """
-    content = path.read_bytes()
+    content = text_bytes(path)
     encoding = _encoding(content, said.encoding)
     rows_of = _rows(content.decode(encoding))
     sep = _separator(rows_of, said.sep)

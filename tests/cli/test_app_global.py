@@ -17,7 +17,7 @@ from dsstan.cli import command_line as cli
 from dsstan.cli.exit_codes import EXIT_CODES, EXIT_INTERRUPTED
 from dsstan.core.errors import DsstanError, DsstanWarning, EngineError, InputError
 from dsstan.covariance.protection import PROTECTIONS
-from dsstan.release.write import FORMATS
+from dsstan.table.formats.kinds import FORMAT_NAMES
 
 PLANTED = "PLANTED 4321.123456789"
 
@@ -113,7 +113,7 @@ def completions(typed):
         ("dsstan ", COMMANDS),
         ("dsstan synthesise t.csv --protection ", (*PROTECTIONS, "auto")),
         ("dsstan synthesise t.csv --engine ", ("auto", "cmdstan", "direct", "embedded")),
-        ("dsstan synthesise t.csv --format ", FORMATS),
+        ("dsstan synthesise t.csv --format ", FORMAT_NAMES),
         ("dsstan compare t.csv --protection p", ("paper", "preserving")),
     ],
 )

@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -149,3 +151,43 @@ def test_a_run_shows_its_phases_in_a_real_terminal_and_clears_them(tmp_path):
     assert b"unrestricted fit: sampling (embedded)" in seen
     assert b"writing" not in seen.rpartition(b"\x1b[2K")[2]
     assert "reading" not in told
+
+
+def lines_of(monkeypatch, work, **how):
+    """What a block of phases writes to a standard error that is no terminal."""
+    text = io.StringIO()
+    monkeypatch.setattr(_phases, "err", Console(file=text, width=80))
+    with _phases.phases(("reading", "copies"), **how):
+        work()
+    return text.getvalue().splitlines()
+
+
+def test_a_long_run_in_a_file_says_now_and_then_what_it_does(monkeypatch):
+    told = threading.Event()
+
+    def work():
+        with progress_bar("synthesis: exact") as advance:
+            advance(0.4)
+            told.wait(0.5)
+
+    found = lines_of(monkeypatch, work, line_every=0.05)
+    assert found
+    assert set(found) <= {"0:00 copies: exact, 40% done", "0:01 copies: exact, 40% done"}
+    assert not [one for one in threading.enumerate() if "_tell" in str(one.name)]
+
+
+def test_a_step_of_unknown_length_is_named_alone_and_one_that_ended_not_at_all(monkeypatch):
+    def work():
+        with phase("reading"), progress_bar("inner"):
+            pass
+        with phase("writing"):
+            time.sleep(0.3)
+
+    found = lines_of(monkeypatch, work, line_every=0.05)
+    assert set(found) == {"0:00 writing"}
+
+
+def test_a_quick_run_in_a_file_is_silent_and_so_is_a_quiet_one(monkeypatch):
+    assert lines_of(monkeypatch, lambda: None) == []
+    monkeypatch.setattr(SESSION, "quiet", True)
+    assert lines_of(monkeypatch, lambda: time.sleep(0.2), line_every=0.05) == []

@@ -63,16 +63,13 @@ def test_a_table_that_needs_a_guess_is_refused(tmp_path, content, said):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (
-            "flats.gpkg",
-            r'protect\(geopandas.read_file\("flats.gpkg"\), \.\.\.\), which takes coord',
-        ),
-        ("flats.xlsx", r"pandas.read_excel"),
-        ("flats.dta", r"pandas.read_stata"),
-        ("flats.doc", r"neither .csv nor .parquet nor .tsv$"),
+        ("flats.xls", r"save it as \.xlsx$"),
+        ("flats.sas7bdat", r"save it as \.xpt$"),
+        ("flats.kml", r"save it as \.gpkg$"),
+        ("flats.doc", r"is of no kind that is read \(\.csv, .*\.xpt\): save it as one of these$"),
     ],
 )
-def test_a_file_of_another_kind_is_refused_with_how_its_table_comes_in(tmp_path, name, said):
+def test_a_file_of_another_kind_is_refused_with_what_to_save_it_as(tmp_path, name, said):
     with pytest.raises(InputError, match=said):
         read_table(tmp_path / name)
 

@@ -13,8 +13,9 @@ from conftest import case_file, small_table
 from dsstan.core.errors import InputError, ReleaseError, TableError
 from dsstan.core.spelling import COMMAND, JOB, PYTHON, options_typed_in
 from dsstan.release.reading import read_table
-from dsstan.table.csv import AS_READ, write_csv
-from dsstan.table.dialect import AsRead, Dialect, DialectError
+from dsstan.table.as_read import AS_READ
+from dsstan.table.csv import write_csv
+from dsstan.table.dialect import Dialect, DialectError, TextAsRead
 
 PLANTED = "460"
 """Of a response; no message may show it."""
@@ -215,7 +216,7 @@ def test_synthetic_numbers_have_the_thousands_of_their_column(tmp_path):
 def test_an_encoding_that_lacks_a_sign_is_an_error(tmp_path):
     table = pd.DataFrame({"a": ["€"]})
     with pytest.raises(ReleaseError, match="latin-1, which lacks a sign"):
-        write_csv(table, tmp_path / "out.csv", AsRead(Dialect(encoding="latin-1")))
+        write_csv(table, tmp_path / "out.csv", TextAsRead("csv", Dialect(encoding="latin-1")))
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ class Grid:
 
 
 @takes(
-    "table formula coords out_folder sep decimal thousands encoding na crs distance threshold "
-    "correlation continuous gamma protection copies floor seed workers engine cov_model "
+    "table formula coords out_folder sep decimal thousands encoding na layer crs distance "
+    "threshold correlation continuous gamma protection copies floor seed workers engine cov_model "
     "covariance neighbours phi_bounds workdir ledger chains warmup samples dry_run as_json"
 )
 def compare_command(source: Source, grid: Grid, options: ReleaseOptions, how: Run) -> None:

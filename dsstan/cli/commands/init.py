@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import os
@@ -32,9 +31,10 @@ from dsstan.release.reading import read_table
 from dsstan.risk.floors import Floor
 from dsstan.table.column_roles import guess_roles
 from dsstan.table.columns import response_values
-from dsstan.table.coordinates import from_columns
+from dsstan.table.coordinates import from_columns, geometry_name
 from dsstan.table.degrees import could_be_degrees, is_latitude, is_longitude
 from dsstan.table.dialect import Dialect, DialectError
+from dsstan.table.formats.kinds import format_of
 from dsstan.table.formulas.formula import parse
 
 WIDTH = 96
@@ -69,6 +69,9 @@ EXAMPLES: dict[str, Any] = {
     "thousands": " ",
     "encoding": "latin-1",
     "na": ["NA"],
+    "layer": "homes",
+    "coords": ("x", "y"),
+    "format": "csv",
     "crs": "EPSG:4326",
     "distance": "projected",
     "workdir": "work",
@@ -125,6 +128,10 @@ def init_command(
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="The release folder to fill in.")
     ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(help="Layer of a GeoPackage or sheet of a workbook, where there are several."),
+    ] = None,
 ) -> None:
     """Write a commented job file to fill in."""
     job = job.expanduser()
@@ -135,9 +142,12 @@ def init_command(
     filled: dict[str, Any] = {"formula": formula, "coords": coords}
     columns = proposal = None
     said: list[str] = []
+    to_fill = dict(PLACEHOLDERS)
     if table is not None:
-        columns, dialect, said = _read(table.expanduser())
-        filled |= _options_of(dialect)
+        columns, dialect, said = _read(table.expanduser(), layer)
+        filled |= {"layer": layer, **_options_of(dialect)}
+        if geometry_name(columns) is not None:
+            del to_fill["coords"]
         proposal = propose(columns)
         filled["table"] = _from_folder_of(job, table)
         filled["coords"] = coords or proposal.coords
@@ -150,8 +160,8 @@ def init_command(
     notes = {"floor": floor_note(columns, formula)}
     if columns is not None:
         notes["publish"] = columns_note(columns, formula, filled["coords"])
-    _write(job, job_text(synthesise, known, proposal, name=job.name, notes=notes))
-    open_keys = [key for key in PLACEHOLDERS if key not in (*known, "out")]
+    _write(job, job_text(synthesise, known, proposal, to_fill, name=job.name, notes=notes))
+    open_keys = [key for key in to_fill if key not in (*known, "out")]
     say(f"Job file:   {job}")
     for line in said:
         say(f"Found:      {line}")
@@ -161,17 +171,19 @@ def init_command(
     say(f"And run:    dsstan run {job}")
 
 
-def _read(path: Path) -> tuple[pd.DataFrame, Dialect | None, list[str]]:
+def _read(path: Path, layer: str | None) -> tuple[pd.DataFrame, Dialect | None, list[str]]:
     """The table, in the dialect that it looks like, and what was found, in words."""
     dialect, said = None, list[str]()
+    # A text file is looked at as a whole; what else there is says itself what its columns are.
+    used = None if format_of(path).is_text else ()
     for _ in range(_MOST_READINGS):
         try:
             with options_typed_in(JOB):
-                return read_table(path, dialect=dialect), dialect, said
+                return read_table(path, used, dialect=dialect, layer=layer), dialect, said
         except DialectError as error:
             dialect = error.found
             said.append(error.what)
-    return read_table(path, dialect=dialect), dialect, said
+    return read_table(path, used, dialect=dialect, layer=layer), dialect, said
 
 
 def _options_of(dialect: Dialect | None) -> dict[str, Any]:
@@ -217,7 +229,11 @@ def propose(table: pd.DataFrame) -> ColumnGuess:
     first = [name for name in names if is_longitude(name)]
     second = [name for name in names if is_latitude(name)]
     coords, distance = None, None
-    if len(first) == len(second) == 1:
+    shape = geometry_name(table)
+    if shape is not None:
+        crs = table.crs
+        distance = "projected" if crs is not None and crs.is_geographic else "planar"
+    elif len(first) == len(second) == 1:
         coords = (first[0], second[0])
         with suppress(CoordinateError):  # the dry run says what is wrong with them
             values, _ = from_columns(table, coords)
@@ -230,7 +246,7 @@ def propose(table: pd.DataFrame) -> ColumnGuess:
         if pd.api.types.is_numeric_dtype(table[name].dtype)
         and not pd.api.types.is_bool_dtype(table[name].dtype)
     }
-    rest = [name for name in names if name not in (coords or ())]
+    rest = [name for name in names if name not in (*(coords or ()), shape)]
     return ColumnGuess(
         coords,
         distance,
@@ -243,6 +259,7 @@ def job_text(
     command: Callable[..., Any],
     filled: dict[str, Any],
     proposal: ColumnGuess | None = None,
+    to_fill: Mapping[str, Any] = PLACEHOLDERS,
     *,
     name: str = "job.toml",
     notes: Mapping[str, str] | None = None,
@@ -254,9 +271,11 @@ def job_text(
     command
         The function behind ``dsstan synthesise``: keys, defaults and help are its own.
     filled
-        Values by key; the other required keys get a placeholder.
+        Values by key.
     proposal
         What to say of the table's columns.
+    to_fill
+        Placeholders of the keys that the user must fill in.
     name
         Of the file, for the head.
     notes
@@ -269,7 +288,7 @@ def job_text(
         kind, info = _annotated(hints[parameter.name])
         group = info.rich_help_panel or MODEL
         text = str(info.help or "") + notes.get(key, "")
-        entry = _entry(key, kind, text, parameter.default, filled, proposal)
+        entry = _entry(key, kind, text, parameter.default, filled, proposal, to_fill)
         groups.setdefault(str(group), []).append(entry)
     parts = [_comment(HEAD.format(name=_printable(name)))]
     for group, entries in groups.items():
@@ -292,12 +311,13 @@ def _entry(
     default: Any,
     filled: dict[str, Any],
     proposal: ColumnGuess | None,
+    to_fill: Mapping[str, Any],
 ) -> str:
     """Help and value of one key; commented out where it is not filled in and not required."""
     if key in filled:
         line = f"{key} = {_toml(filled[key])}"
-    elif default is inspect.Parameter.empty:
-        line = f"{key} = {_toml(PLACEHOLDERS[key])}"
+    elif key in to_fill:
+        line = f"{key} = {_toml(to_fill[key])}"
         text += " To be filled in."
     elif default is None:
         example = root_seed(None) if key == "seed" else EXAMPLES.get(key, _example(kind))

@@ -10,7 +10,15 @@ from typing import Any
 
 from dsstan.cli.dry_run import Plan
 from dsstan.cli.job import arguments_of
-from dsstan.cli.options import Run, Source, TableFile, Writing, built, signature_of
+from dsstan.cli.options import (
+    Run,
+    Source,
+    TableFile,
+    Writing,
+    built,
+    check_table,
+    signature_of,
+)
 from dsstan.cli.phases import phases
 from dsstan.cli.print_release import print_steps
 from dsstan.cli.session import SESSION
@@ -22,10 +30,9 @@ from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import ConvergenceError, InputError
 from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed
+from dsstan.release.copy_files import format_for
 from dsstan.release.reading import needed_columns
 from dsstan.release.whole_folder import check_target
-from dsstan.release.write import check_format
-from dsstan.table.cells import check_cells
 from dsstan.table.formulas.formula import parse
 from dsstan.table.problem import Problem
 
@@ -38,9 +45,9 @@ class _OfAChain:
 
 
 _HEAD = signature_of(
-    "table coords out_folder sep decimal thousands encoding na crs distance copies seed engine "
-    "format chains warmup samples adapt_delta accept_failed strict publish accept_proxy csv_text "
-    "no_report workdir ledger",
+    "table coords out_folder sep decimal thousands encoding na layer crs distance copies seed "
+    "engine format chains warmup samples adapt_delta accept_failed strict publish accept_proxy "
+    "csv_text no_report workdir ledger",
     *(_OfAChain, Source, ReleaseOptions, Writing, Run),
 )
 """What stands above the steps."""
@@ -93,7 +100,7 @@ def run_chain(content: Mapping[str, Any], path: Path, how: Run) -> None:
     writing, options = built(Writing, head), built(ReleaseOptions, head)
     steps = _steps(content["steps"], head, path)
     target = check_target(writing.out_folder)
-    check_format(writing.format)
+    format_for(writing.format, None)
     SESSION.targets.append(target)
     names = [step.name for step in steps]
     with phases(["reading"] if how.dry_run else ["reading", *names, "writing"]):
@@ -147,13 +154,12 @@ def _prepared(head: Mapping[str, Any], steps: list[_Step]) -> list[Problem]:
         for step in steps:
             used |= {*step.model.other_columns, *step.options.rule_columns}
         table = built(TableFile, head).read_used(used)
-        held = [name for name in table.columns if name in used or name in (head["publish"] or ())]
-        check_cells(table[held], head["format"], head["csv_text"])
         problems: list[Problem] = []
         made = []
         for step in steps:
             with _named(step.name):
                 made.append(parse(step.formula).response)
+        check_table(table, used, built(ReleaseOptions, head), built(Writing, head), made)
         for step in steps:
             with _named(step.name):
                 # A column that is synthetic itself goes out as copies.

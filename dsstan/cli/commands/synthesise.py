@@ -9,7 +9,7 @@ import typer
 from dsstan.cli.commands.search import check_search, plan_search, search_release, write_trail
 from dsstan.cli.dry_run import plan_release
 from dsstan.cli.exit_codes import exit_code_of
-from dsstan.cli.options import Run, Source, Writing, takes
+from dsstan.cli.options import Run, Source, Writing, check_table, takes
 from dsstan.cli.phases import RELEASE_PHASES, SEARCH_PHASES, phases
 from dsstan.cli.print_release import print_refused, print_release
 from dsstan.cli.session import SESSION
@@ -17,18 +17,18 @@ from dsstan.copies.options import SEARCH, ReleaseOptions
 from dsstan.copies.protect import make_release
 from dsstan.core.errors import ConvergenceError, DisclosureError
 from dsstan.core.progress import phase
+from dsstan.release.copy_files import format_for
 from dsstan.release.reading import needed_columns
 from dsstan.release.whole_folder import check_target
-from dsstan.release.write import check_format
 from dsstan.risk.assessment import measured
 from dsstan.risk.floors import as_floor
 from dsstan.risk.naming import check_attribution
-from dsstan.table.cells import check_cells
+from dsstan.table.formulas.formula import parse
 
 
 @takes(
-    "table formula coords out_folder sep decimal thousands encoding na crs distance copies seed "
-    "threshold correlation neighbour by_site weights gamma protection engine format absolute "
+    "table formula coords out_folder sep decimal thousands encoding na layer crs distance copies "
+    "seed threshold correlation neighbour by_site weights gamma protection engine format absolute "
     "chains warmup samples adapt_delta cov_model covariance neighbours phi_bounds accept_failed "
     "strict rounding missing imputations publish csv_text accept_proxy floor attribution "
     "accept_below_floor reason no_report by_row_groups workdir ledger "
@@ -37,7 +37,7 @@ from dsstan.table.cells import check_cells
 def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: Run) -> None:
     """Make a release from a confidential table."""
     target = check_target(writing.out_folder)
-    check_format(writing.format, options.by_row_groups)
+    format_for(writing.format, None, by_row_groups=options.by_row_groups)
     floor = as_floor(writing.floor)
     check_attribution(writing.attribution)
     check_search(options, writing)
@@ -93,7 +93,6 @@ def _table(source: Source, options: ReleaseOptions, writing: Writing) -> Any:
     if options.by_row_groups:
         return source.table
     table = source.read(options)
-    going = needed_columns(source.formula, options.coords or ()) | set(options.publish or ())
-    held = [name for name in table.columns if name in going]
-    check_cells(table[held], writing.format, writing.csv_text)
+    used = needed_columns(source.formula, options.coords or ())
+    check_table(table, used, options, writing, {parse(source.formula).response})
     return table
