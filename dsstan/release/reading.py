@@ -92,7 +92,9 @@ def read_table(
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     if dialect is not None and not format.is_text:
-        raise InputError(f"{path.name} is {format.what} and no text: leave out {dialect.typed()}")
+        raise InputError(
+            f"{path.name} is {format.what} and not a text file: leave out {dialect.typed()}"
+        )
     if layer is not None and format.name not in LAYERED:
         raise InputError(f"{path.name} holds one table: leave out {spelled('layer', layer)}")
     try:
