@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.core.errors import ReleaseError
+from dsstan.core.spelling import spelled
 
 __all__ = ["StataColumn", "stata_column", "write_dta"]
 
@@ -35,7 +36,6 @@ _REAL = {
 }
 """Floats: code, type, type of their bits, those of a missing value, what each letter adds."""
 
-_DO = "make it text, or take another format"
 _LABELLED_MISSING = 2147483621
 _EPOCH = pd.Timestamp("1960-01-01")
 _DAY, _MILLISECOND = pd.Timedelta(days=1), pd.Timedelta(milliseconds=1)
@@ -102,7 +102,7 @@ def stata_column(
         kind, own, found = _numbers(name, cells, letters, storage)
         return StataColumn(name, shown or dated or own, labels, meaning, kind, found)
     if pd.api.types.infer_dtype(cells, skipna=True) not in ("string", "empty"):
-        raise ReleaseError(f"column {name!r} holds values that Stata has no type for: {_DO}")
+        raise ReleaseError(f"column {name!r} holds values that Stata has no type for: {_advice()}")
     text = [b"" if pd.isna(one) else str(one).encode() for one in cells]
     longest = max(1, *map(len, text))
     if storage == "string_ref" or longest > _FIXED:
@@ -114,6 +114,11 @@ def stata_column(
     return StataColumn(name, shown or f"%{size}s", "", meaning, size, np.array(text, f"S{size}"))
 
 
+def _advice() -> str:
+    """What to do about a column that Stata does not hold."""
+    return f"make it text, or give {spelled('format', 'parquet')}"
+
+
 def _undated(cells: pd.Series) -> tuple[pd.Series, str | None]:
     """Dates as days, and dates with a time as milliseconds, since 1960; with their format."""
     if cells.dtype == object:
@@ -123,7 +128,7 @@ def _undated(cells: pd.Series) -> tuple[pd.Series, str | None]:
             return days, "%td"
     if pd.api.types.is_datetime64_any_dtype(cells.dtype):
         if getattr(cells.dt, "tz", None) is not None:
-            raise ReleaseError(f"Stata has no dates with a time zone: {_DO}")
+            raise ReleaseError(f"Stata has no dates with a time zone: {_advice()}")
         return (cells - _EPOCH) / _MILLISECOND, "%tc"
     return cells, None
 
@@ -136,7 +141,7 @@ def _numbers(
     gone = np.isnan(values)
     there = values[~gone]
     if np.isinf(there).any() or ((np.abs(there) > 2.0**53).any() and cells.dtype.kind in "iu"):
-        raise ReleaseError(f"column {name!r} holds numbers that Stata does not hold: {_DO}")
+        raise ReleaseError(f"column {name!r} holds numbers that Stata does not hold: {_advice()}")
     whole = bool((there % 1 == 0).all())
     wanted = list(_WHOLE)
     if storage in _WHOLE:
