@@ -143,6 +143,7 @@ FORMATS = (
 """The formats; where one ends like another, the longer ending counts."""
 
 FORMAT_NAMES = tuple(one.name for one in FORMATS)
+"""What ``format`` may be."""
 
 LIBRARIES = (
     ("geopandas", "geo", "GeoPackage, GeoJSON, shapefiles and tables with points"),
