@@ -99,6 +99,7 @@ def pool(
     level: float = LEVEL,
     rule: str = "partial",
     imputation: ArrayLike | None = None,
+    hide_gaps: bool = False,
 ) -> PooledAnalysis:
     """Apply any estimator to the original and to each copy, and combine (Reiter 2003).
 
@@ -123,7 +124,7 @@ def pool(
         Of the intervals.
     rule
         ``"partial"``; any other is refused with the reason.
-    imputation
+    imputation, hide_gaps
         See :func:`dsstan.combine`; a synthesis knows its own.
 
     Raises
@@ -157,7 +158,10 @@ def pool(
         covariances[source] = np.stack([f[1] for f in found])
         variances = np.diagonal(covariances[source], axis1=1, axis2=2)
         nest = nests.get(source, imputation)
-        pooled = combine(estimates[source], variances, level=level, imputation=nest)
+        hidden = release.hide_gaps if isinstance(release, Synthesis) else hide_gaps
+        pooled = combine(
+            estimates[source], variances, level=level, imputation=nest, hide_gaps=hidden
+        )
         assert names is not None
         rows += term_rows(source, names, pooled, reference)
     nested = imputation is not None or any(nest is not None for nest in nests.values())

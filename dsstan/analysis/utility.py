@@ -73,6 +73,7 @@ def combine(
     *,
     level: float = LEVEL,
     imputation: ArrayLike | None = None,
+    hide_gaps: bool = False,
 ) -> Pooled:
     """Combine the estimates of L partially synthetic copies (Reiter 2003).
 
@@ -89,6 +90,9 @@ def combine(
     imputation
         Number of the imputation that each copy was made from, shape (L,), where the copies
         come from several; ``metadata.json`` of a release has it. The same number of copies each.
+    hide_gaps
+        Whether every record was drawn in each imputation, so that gaps don't show; ``hide_gaps``
+        of a release says so.
 
     Raises
     ------
@@ -121,7 +125,7 @@ def combine(
         raise InputError("level must lie between 0 and 1")
     if imputation is not None:
         rows = rows_by_imputation(imputation, copies)
-        return combine_nested(q[rows], u[rows], level=level)
+        return combine_nested(q[rows], u[rows], level=level, hide_gaps=hide_gaps)
     q_bar, u_bar = q.mean(axis=0), u.mean(axis=0)
     b = (q - q[0]).var(axis=0, ddof=1)  # exactly 0 where all copies agree
     if copies == 2 and np.any(b > u_bar):
@@ -157,7 +161,9 @@ def rows_by_imputation(imputation: ArrayLike, copies: int) -> Indices:
     return order.reshape(len(counts), -1)
 
 
-def combine_nested(q: Floats, u: Floats, *, level: float = LEVEL) -> Pooled:
+def combine_nested(
+    q: Floats, u: Floats, *, level: float = LEVEL, hide_gaps: bool = False
+) -> Pooled:
     """Combine R copies of each of M imputations of the missing values.
 
     Reiter (2004), Survey Methodology 30, 235-242. With b the variance of the imputations'
@@ -170,24 +176,41 @@ def combine_nested(q: Floats, u: Floats, *, level: float = LEVEL) -> Pooled:
     M (R - 1)(1 + M R u_bar / w)^2 degrees of freedom (Reiter 2003), and these are never fewer
     than M - 1.
 
+    Where every record was drawn in each imputation, the variance between imputations holds that of
+    a sample as well, which u_bar estimates: T = (1 + 1/M) b - w / R - u_bar, the rule for fully
+    synthetic data (Raghunathan, Reiter and Rubin 2003, Journal of Official Statistics 19, 1-16)
+    with the second stage taken off. It is at least u_bar + b / M, what it would be with no value
+    missing; the degrees of freedom are those of Reiter's formula, and (M - 1) / 2 at least.
+
     Parameters
     ----------
     q, u
         Estimates and squared standard errors, shape (M, R, P), M and R at least 2.
     level
         Of the interval.
+    hide_gaps
+        Whether every record was drawn in each imputation.
     """
     M, R = q.shape[:2]
     means = q.mean(axis=1)
     b = (1.0 + 1.0 / M) * (means - means[0]).var(axis=0, ddof=1)
     w = (q - q[:, :1]).var(axis=1, ddof=1).mean(axis=0) / R
     u_bar = u.mean(axis=(0, 1))
-    variance, least = u_bar + b - w, u_bar + w / M
+    if hide_gaps:
+        variance, least = b - w - u_bar, u_bar + b / (M + 1.0)
+    else:
+        variance, least = b - w + u_bar, u_bar + w / M
+    largest = np.maximum(variance, least)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        df = variance**2 / (b**2 / (M - 1) + w**2 / (M * (R - 1)))
-        df = np.where(variance < least, M * (R - 1) * (1.0 + M * u_bar / w) ** 2, df)
-    df = np.where((b == 0) & (w == 0), np.inf, np.maximum(df, M - 1.0))
-    variance = np.maximum(variance, least)
+        moving = b**2 / (M - 1) + w**2 / (M * (R - 1))
+        if hide_gaps:
+            df = np.maximum(largest**2 / moving, (M - 1.0) / 2)
+        else:
+            lifted = M * (R - 1) * (1.0 + M * u_bar / w) ** 2
+            df = np.where(variance < least, lifted, variance**2 / moving)
+            df = np.maximum(df, M - 1.0)
+    df = np.where((b == 0) & (w == 0), np.inf, df)
+    variance = largest
     half = stdtrit(df, 0.5 + level / 2) * np.sqrt(variance)
     q_bar = means.mean(axis=0)
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
@@ -312,7 +335,11 @@ def utility(
             fitted.append(ols(X, y))
         coefs, variances = zip(*fitted, strict=True)
         pooled = combine(
-            np.stack(coefs), np.stack(variances), level=level, imputation=synthesis.imputation
+            np.stack(coefs),
+            np.stack(variances),
+            level=level,
+            imputation=synthesis.imputation,
+            hide_gaps=synthesis.hide_gaps,
         )
         rows += term_rows(name, design.terms, pooled)
     return Utility(pd.DataFrame(rows), formula or problem.formula, level)

@@ -112,6 +112,7 @@ class StrataKeywords(TypedDict, total=False):
     missing: str
     accept_proxy: list[str] | None
     imputations: int | None
+    hide_gaps: bool
     by_row_groups: bool
     publish: Sequence[str] | None
     chains: int
@@ -214,6 +215,10 @@ class ReleaseOptions:
     )
     imputations: int | None = option(
         None, "M, how often a missing response is drawn (5); L / M copies of each.", COPIES
+    )
+    hide_gaps: bool = option(
+        *(False, "Draw every record, so that the copies don't show which response was missing."),
+        COPIES,
     )
     by_row_groups: bool = option(
         False,

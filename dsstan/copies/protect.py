@@ -48,7 +48,7 @@ def protect(table: Any, formula: str, **options: Unpack[ReleaseKeywords]) -> Syn
         Threads of the synthesis.
     accept_failed
         Go on although a fit failed its verdict.
-    strict, rounding, imputations
+    strict, rounding, imputations, hide_gaps
         See :func:`dsstan.synthesise`.
     accept_proxy
         Names of columns outside the formula that may be published although they predict the
@@ -91,6 +91,8 @@ def make_release(table: Any, formula: str, options: ReleaseOptions) -> Synthesis
 def prepare_release(table: Any, formula: str, options: ReleaseOptions) -> Problem:
     """The checked problem of a table that can be released."""
     problem = options.prepare(table, formula)
+    if options.hide_gaps and not problem.n_missing:
+        raise InputError("hide_gaps is for a missing response, and none is missing: leave it out")
     if options.imputations is not None or problem.n_missing:
         check_imputations(problem, options.copies, options.imputations)
     if options.weights is not None:
@@ -137,6 +139,7 @@ def draw_release(
         strict=options.strict,
         rounding=options.rounding,
         imputations=options.imputations,
+        hide_gaps=options.hide_gaps,
         given=given,
         progress=options.progress,
     )

@@ -118,6 +118,11 @@ class Synthesis(Shown):
         return None
 
     @property
+    def hide_gaps(self) -> bool:
+        """Whether the completed tables behind the copies hold a draw of every record."""
+        return False
+
+    @property
     def copies(self) -> int:
         """L, the number of copies."""
         return len(self.values)

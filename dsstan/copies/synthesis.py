@@ -23,6 +23,7 @@ def synthesise(
     strict: bool = False,
     rounding: str = "auto",
     imputations: int | None = None,
+    hide_gaps: bool = False,
     given: Synthesis | None = None,
     noise: float | Floats | None = None,
     progress: bool | None = None,
@@ -62,6 +63,9 @@ def synthesise(
         by default 5: the gaps are drawn M times, the model is fitted again to each completed
         table, and L / M copies are drawn from each, which must be a whole number from 2 on.
         :func:`dsstan.combine` pools them by the nested rule of Reiter (2004).
+    hide_gaps
+        Draw every record M times, not the gaps alone, each without its own value, so that the
+        copies do not show who had none. Estimates vary more; see docs/howto/missing-values.md.
     given
         Copies of another column of the same table, as many as are drawn: copy l is drawn at the
         synthetic values of their copy l, and the result is the release of both (of all, where
@@ -103,7 +107,9 @@ def synthesise(
             )
         return synthesise_given(fit, given, how)
     if fit.problem.n_missing:
-        return synthesise_completed(fit, copies, imputations, how)
+        return synthesise_completed(fit, copies, imputations, how, hide_gaps=hide_gaps)
+    if hide_gaps:
+        raise InputError("hide_gaps is for a missing response, and none is missing: leave it out")
     if imputations is not None:
         raise InputError("imputations are for a missing response, and none is missing")
     return draw_column(fit, copies, how, Synthesis)

@@ -59,6 +59,11 @@ _STEP = _object(
     rounding=_ROUNDING,
     given=_about("synthetic columns whose values it was drawn given", **_NAMES),
 )
+_IMPUTATIONS = _object(["object", "null"], count=_count(2), copies_each=_count(2))
+_IMPUTATIONS["properties"]["drawn"] = _about(
+    "there where every record was drawn in each imputation, not the missing alone",
+    enum=["every record"],
+)
 _OPTIONAL = {
     "dialect": _about(
         "how the CSV files are written, where that is not plain CSV in UTF-8: the sign between "
@@ -97,7 +102,7 @@ SCHEMA: Rule = {
         imputations=_about(
             "where the response was missing in some records: the copies are in this order, those "
             "of the first imputation first",
-            **_object(["object", "null"], count=_count(2), copies_each=_count(2)),
+            **_IMPUTATIONS,
         ),
         chain=_about(
             "where several columns are synthetic: each with its model, in the order in which they "

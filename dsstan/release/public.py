@@ -144,18 +144,23 @@ def rounding_of(release: Synthesis) -> str:
 
 def combining_rule(release: Synthesis) -> str | None:
     """The rule that combines estimates from the copies; None where there is one copy."""
+    if release.hide_gaps:
+        return (
+            "Raghunathan, Reiter and Rubin (2003), fully synthetic data, with copies in two stages"
+        )
     if release.imputation is not None:
         return "Reiter (2004), partially synthetic data with imputed values"
     return "Reiter (2003), partially synthetic data" if release.copies > 1 else None
 
 
-def _imputations(release: Synthesis) -> dict[str, int] | None:
+def _imputations(release: Synthesis) -> dict[str, Any] | None:
     """How many imputations of a missing response, and copies of each."""
     labels = release.imputation
     if labels is None:
         return None
     count = int(labels.max())
-    return {"count": count, "copies_each": release.copies // count}
+    made = {"count": count, "copies_each": release.copies // count}
+    return made | ({"drawn": "every record"} if release.hide_gaps else {})
 
 
 _MANY = """## How to use them
@@ -205,6 +210,29 @@ In Python, `dsstan.combine(q, u, imputation=release.imputation)` does it, with `
 """
 
 
+_HIDDEN = """## How to use them
+
+The response was missing in some records. Every record was drawn {M} times, not those alone, so
+that the copies do not show which they are, and {R} copies were drawn from each of the {M} tables:
+copies 1 to {R} from the first, and so on. Fit your model to each of the L = {M} x {R} copies and
+combine the estimates (Raghunathan, Reiter and Rubin 2003, *Multiple imputation for statistical
+disclosure limitation*, Journal of Official Statistics 19, 1-16, with the second stage taken off):
+
+- estimate: q = mean of all
+- b: variance of the {M} means, one a table
+- w: mean of the {M} variances within a table
+- variance: T = (1 + 1/{M}) b - w / {R} - u, with u the mean of the squared standard errors
+- interval: q +/- t sqrt(T), Student's t with
+  T^2 / [((1 + 1/{M}) b)^2 / ({M} - 1) + (w / {R})^2 / ({M} ({R} - 1))] degrees of freedom
+
+Where that T is below u + b / {M} take the latter, and never fewer degrees of freedom than
+({M} - 1) / 2.
+
+In Python, `dsstan.combine(q, u, imputation=release.imputation, hide_gaps=release.hide_gaps)` does
+it, with `release` from `dsstan.release.reading.read_release`.
+"""
+
+
 def _order(release: Synthesis) -> list[str]:
     """Of several synthetic columns, what each was drawn given."""
     if len(release.steps) == 1:
@@ -221,7 +249,8 @@ def how_to_use(release: Synthesis) -> str:
     """The part of the README that says how to combine."""
     made = _imputations(release)
     if made is not None:
-        return _NESTED.format(M=made["count"], R=made["copies_each"])
+        text = _HIDDEN if release.hide_gaps else _NESTED
+        return text.format(M=made["count"], R=made["copies_each"])
     return _MANY if release.copies > 1 else _ONE
 
 

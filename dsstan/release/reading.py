@@ -145,6 +145,11 @@ class PublicRelease:
             return None
         return np.repeat(np.arange(1, made["count"] + 1), made["copies_each"])
 
+    @property
+    def hide_gaps(self) -> bool:
+        """Whether every record was drawn in each imputation, for :func:`dsstan.combine`."""
+        return "drawn" in (self.metadata["imputations"] or {})
+
     def __repr__(self) -> str:
         return (
             f"PublicRelease: {len(self.copies)} copies of {self.metadata['records']} records, "

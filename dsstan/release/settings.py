@@ -38,6 +38,7 @@ def settings(
             else {"steps": release.rounding.steps, "shares": release.rounding.shares},
             "noise_sd": None if release.noise is None else release.noise.tolist(),
             "imputations": None if release.imputation is None else int(release.imputation.max()),
+            "hide_gaps": release.hide_gaps,
             "accepted_failed_fit": release.accepted[0],
             "accepted_few_draws": release.accepted[1],
         },

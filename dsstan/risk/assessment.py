@@ -41,7 +41,10 @@ protection."""
 FEW = 5
 """Records of each group that are integrated next while the weakest is known by its bound alone."""
 
-OF_A_CHAIN = "no intruder is computed for several synthetic columns"
+OF_A_CHAIN = (
+    "no intruder is computed for several synthetic columns, as its formulas take one, and the "
+    "copies of each tell of the others"
+)
 """Why a chain has no intruder."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ import dsstan as ds
 from conftest import small_table
 from dsstan.analysis.pooling import pool
 from dsstan.analysis.utility import combine_nested, rows_by_imputation
-from dsstan.copies.imputation import complete
+from dsstan.copies.imputation import _draw_by_parts, complete
 from dsstan.core.errors import InputError, TableError
 from dsstan.covariance.base import Parameters
 from dsstan.covariance.latent import LatentModel
@@ -184,7 +185,7 @@ def test_under_cut_a_flagged_value_moves_neither_imputations_nor_copies(table):
         assert np.array_equal(one.y[gaps], other.y[gaps])
 
 
-def nested_study(rounds, *, n=240, gaps=96, M=8, R=3, seed=1):
+def nested_study(rounds, *, n=240, gaps=96, M=8, R=3, seed=1, hide_gaps=False):
     """Means of nested copies of a normal sample with gaps: estimates and variances of each.
 
     The gaps and the copies are drawn from the posterior predictive law under the usual
@@ -203,7 +204,8 @@ def nested_study(rounds, *, n=240, gaps=96, M=8, R=3, seed=1):
 
     y = rng.standard_normal((rounds, n - gaps))
     y = np.broadcast_to(y[:, None], (rounds, M, n - gaps))
-    whole = np.concatenate([y, predictive(y, gaps)], axis=-1)
+    drawn = predictive(y, n if hide_gaps else gaps)
+    whole = drawn if hide_gaps else np.concatenate([y, drawn], axis=-1)
     whole = np.broadcast_to(whole[:, :, None], (rounds, M, R, n))
     copies = predictive(whole, n)
     return copies.mean(-1), copies.var(-1, ddof=1) / n
@@ -223,6 +225,30 @@ def test_the_nested_rule_has_the_variance_and_the_coverage_that_it_says():
     # The rule for copies of one complete table counts the gaps too little.
     plain = u.mean((1, 2)) + q.reshape(rounds, -1).var(1, ddof=1) / 24
     assert plain.mean() < 0.85 * actual
+
+
+@pytest.mark.parametrize(("M", "R"), [(5, 4), (10, 2), (24, 3)])
+@pytest.mark.parametrize("gaps", [3, 24, 40])
+def test_intervals_of_hidden_gaps_cover_94_per_cent_at_least_and_none_is_endless(M, R, gaps):
+    """Of 95: with many tables T is right, with few its least lifts it, wider than need be."""
+    q, u = nested_study(4000, n=60, gaps=gaps, M=M, R=R, hide_gaps=True)
+    pooled = combine_nested(np.moveaxis(q, 0, -1), np.moveaxis(u, 0, -1), hide_gaps=True)
+    actual = pooled.estimate.var(ddof=1)
+    error = np.hypot(actual * np.sqrt(2 / 4000), pooled.variance.std() / np.sqrt(4000))
+    assert pooled.variance.mean() - actual > -stats.norm.isf(FALSE_ALARM) * error
+    lowest = stats.binom(4000, 0.94).ppf(FALSE_ALARM)
+    assert np.sum((pooled.low < 0) & (pooled.high > 0)) > lowest
+    assert pooled.df.min() >= (M - 1) / 2
+
+
+def test_the_rule_for_hidden_gaps_by_hand():
+    q = np.array([[[1.0], [3.0]], [[4.0], [6.0]]])
+    pooled = combine_nested(q, np.full((2, 2, 1), 1.0), hide_gaps=True)
+    # b = 4.5, w = 2: 1.5 * 4.5 - 2 / 2 - 1 = 4.75, above 1 + 4.5 / 2.
+    assert pooled.variance[0] == pytest.approx(4.75)
+    pooled = combine_nested(q, np.full((2, 2, 1), 5.0), hide_gaps=True)
+    assert pooled.variance[0] == pytest.approx(5.0 + 2.25)
+    assert pooled.df[0] == pytest.approx(7.25**2 / (6.75**2 / 1 + 1.0 / 2))
 
 
 def test_the_rule_by_hand():
@@ -329,6 +355,102 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_workers(kept, rele
     assert not np.array_equal(
         release.values, ds.synthesise(kept, 12, imputations=3, seed=4, progress=False).values
     )
+
+
+def test_nothing_of_a_records_own_value_is_in_its_draws_where_gaps_are_hidden(kept, problem):
+    """Bit for bit: the same draws for another value, and for none. So no spread can tell."""
+
+    def drawn(y):
+        start = replace(kept, problem=replace(problem, y=y))
+        return _draw_by_parts(start, 0, 7, np.random.default_rng(4))
+
+    before = drawn(problem.y)
+    assert np.isfinite(before).all()
+    for record in np.flatnonzero(problem.observed)[:6]:
+        for value in (problem.y[record] + 3.0, np.nan):
+            after = drawn(np.where(np.arange(problem.n_records) == record, value, problem.y))
+            assert after[record] == before[record]
+            assert not np.array_equal(after, before)  # it informs the others
+
+
+def public_scores(release, M):
+    """What an intruder can compute of each record's spread from the copies, by name."""
+    y = release.modelled().reshape(M, -1, release.problem.n_records)
+    means, within = y.mean(1), y.var(1, ddof=1).mean(0)
+    between = means.var(0, ddof=1)
+    ratio, every = between / within, y.reshape(-1, y.shape[-1]).var(0)
+    return {"ratio": ratio, "between": between, "within": within, "total": every}
+
+
+def area(score, gaps):
+    """Chance that a gap has a higher score than a record with a value."""
+    return stats.mannwhitneyu(score[gaps], score[~gaps]).statistic / (gaps.sum() * (~gaps).sum())
+
+
+@pytest.mark.parametrize("tables", [2, pytest.param(8, marks=pytest.mark.nightly("64 fits"))])
+def test_public_files_rank_who_is_missing_unless_gaps_are_hidden(tables):
+    """20 copies, 36 of 120 values missing; the spread tells with an area of 0.8 by default."""
+    found = {False: [], True: []}
+    for seed in range(tables):
+        table, _ = with_gaps(120, 36, seed)
+        problem = ds.prepare(table, FORMULA, coords=COORDS, missing="draw")
+        fitted = ds.fit(problem, engine="direct", seed=seed + 1, progress=False)
+        for hide_gaps, areas in found.items():
+            release = ds.synthesise(
+                *(fitted, 20),
+                imputations=5,
+                seed=seed + 9,
+                hide_gaps=hide_gaps,
+                accept_failed=True,
+                progress=False,
+            )
+            scores = public_scores(release, 5)
+            areas.append([area(score, ~problem.observed) for score in scores.values()])
+    shown, hidden = np.mean(found[False], axis=0), np.mean(found[True], axis=0)
+    assert shown[:2].min() > 0.7
+    # Under chance the area has this sd (Mann and Whitney); four attacks.
+    error = np.sqrt(121 / (12 * 36 * 84) / tables)
+    assert np.abs(hidden - 0.5).max() < stats.norm.isf(FALSE_ALARM / 8) * error
+    assert hidden[:2].max() < shown[:2].min()
+
+
+@pytest.fixture(scope="module")
+def hidden(kept):
+    return ds.synthesise(kept, 12, imputations=3, seed=3, hide_gaps=True, progress=False)
+
+
+def test_a_release_with_hidden_gaps_says_how_to_combine(hidden, tmp_path):
+    folder = hidden.write(tmp_path / "out")
+    public = read_release(folder)
+    assert public.hide_gaps
+    assert public.metadata["imputations"] == {
+        **{"count": 3, "copies_each": 4},
+        "drawn": "every record",
+    }
+    for text in ((folder / "public" / n).read_text() for n in ("README.md", "factsheet.html")):
+        assert "do not show which" in " ".join(text.split())
+        assert "Raghunathan" in text
+    labels = {"imputation": public.imputation, "hide_gaps": True}
+    y, X = hidden.modelled(), hidden.problem.X
+    q = np.linalg.lstsq(X, y.T, rcond=None)[0].T
+    s2 = np.sum((y - q @ X.T) ** 2, axis=1) / (len(X) - 2)
+    u = s2[:, None] * np.diag(np.linalg.inv(X.T @ X))
+    row = ds.utility(hidden).get("restricted", "x")
+    assert row["se"] == pytest.approx(np.sqrt(ds.combine(q, u, **labels).variance[1]))
+
+
+def test_without_gaps_there_is_nothing_to_hide(free, table):
+    with pytest.raises(InputError, match="none is missing"):
+        ds.synthesise(free, 4, hide_gaps=True)
+    with pytest.raises(InputError, match="none is missing"):
+        ds.protect(table.dropna(), FORMULA, coords=COORDS, hide_gaps=True, **SHORT)
+
+
+def test_gaps_are_hidden_under_the_exact_covariance_alone(table):
+    problem = ds.prepare(table, FORMULA, coords=COORDS, missing="draw")
+    near = ds.fit(problem, covariance="vecchia", engine="direct", seed=1, progress=False)
+    with pytest.raises(InputError, match='covariance="exact"'):
+        ds.synthesise(near, 12, imputations=3, hide_gaps=True, accept_failed=True)
 
 
 def test_protect_goes_the_whole_way(table):

@@ -68,6 +68,7 @@ _ELSEWHERE = {
         (
             "missing",
             "imputations",
+            "hide_gaps",
             "floor",
             "attribution",
             "accept_below_floor",
