@@ -16,6 +16,7 @@ import pandas as pd
 from dsstan.copies.result import Synthesis
 from dsstan.core.arrays import Floats
 from dsstan.models.checks.conditions import Check
+from dsstan.table.problem import Problem
 
 CONDITION = "unlike-the-data"
 
@@ -26,6 +27,10 @@ _ZEROS, _ZERO_ERRORS = 0.02, 3.0
 """Difference of the shares of zeros that is none, at least, and in its standard errors."""
 _SHAPE, _SHAPE_ERRORS = 0.1, 0.5
 """The same of the share of copies below a quantile, the second over the root of N."""
+
+_WITHOUT = "model the records above 0 alone, and publish which are 0 in a column of their own"
+_HEAP, _CONTINUOUS = 0.1, 20
+"""Share of records at one end that is a heap, of a column of so many values at least."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,34 @@ class Marginals:
         return f"{self.response}\n{self.table().to_string()}" + ("\n" + said if said else "")
 
 
+def foreseen_heaps(problem: Problem) -> tuple[str, ...]:
+    """What copies of a normal law will lack, by the response alone: zeros, a floor or a cap.
+
+    One sentence for each heap, with what to do; no value of the data is in it.
+    """
+    values, name = problem.original()[problem.observed], repr(problem.response)
+    if np.unique(values).size < _CONTINUOUS:
+        return ()
+    said = []
+    zeros = float(np.mean(values == 0.0))
+    if zeros > max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(zeros * (1.0 - zeros) / values.size))):
+        said.append(
+            f"{zeros:.0%} of {name} are 0, and a normal law draws none ({CONDITION}): {_WITHOUT}"
+        )
+    for end, word, beyond in (
+        (values.min(), "smallest", "below"),
+        (values.max(), "largest", "above"),
+    ):
+        share = float(np.mean(values == end))
+        if end != 0.0 and share > _HEAP:
+            said.append(
+                f"{share:.0%} of {name} are its {word} value, and copies go {beyond} it "
+                f"({CONDITION}): model the other records alone, and publish which are at that end "
+                "in a column of their own"
+            )
+    return tuple(said)
+
+
 _KNOWN: weakref.WeakKeyDictionary[Synthesis, Marginals] = weakref.WeakKeyDictionary()
 
 
@@ -133,8 +166,7 @@ def _checks(
     zeros, made = float(np.mean(original == 0.0)), float(np.mean(values == 0.0))
     more = max(zeros, made)
     chance = max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(more * (1.0 - more) / n)))
-    without = "model the records above 0 alone, and publish which are 0 in a column of their own"
-    checks = [_check("share of zeros", made, abs(made - zeros), zeros, chance, without, name)]
+    checks = [_check("share of zeros", made, abs(made - zeros), zeros, chance, _WITHOUT, name)]
     positive = "log() in the formula, of a column above 0, keeps copies above 0"
     negative = float(np.mean(values < 0.0)) if original.min() >= 0.0 else 0.0
     checks.append(_check("share of negative values", negative, negative, 0.0, 0.0, positive, name))

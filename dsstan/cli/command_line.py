@@ -16,7 +16,7 @@ from dsstan.cli.commands.init import init_command
 from dsstan.cli.commands.inspect import inspect_command
 from dsstan.cli.commands.ledger import ledger_command
 from dsstan.cli.commands.publish import publish_command
-from dsstan.cli.commands.steps import OF_A_STEP, chain_folders, run_chain
+from dsstan.cli.commands.steps import NO_SUCH_LAW, OF_A_STEP, chain_folders, run_chain
 from dsstan.cli.commands.synthesise import synthesise
 from dsstan.cli.doctor import MachineCheck, examine
 from dsstan.cli.engine_check import EngineAgreement, check_engines
@@ -118,7 +118,7 @@ def _run(content: Mapping[str, Any], file: JobFile, how: Run) -> None:
         run_chain(content, file.job, how)
         return
     of_a_step = dict.fromkeys((one.name for one in fields(StepModel)), OF_A_STEP)
-    arguments = arguments_of(content, synthesise, file.job, of_a_step)
+    arguments = arguments_of(content, synthesise, file.job, NO_SUCH_LAW | of_a_step)
     work_in(arguments["workdir"])
     ledger_in(arguments["ledger"])
     synthesise(**arguments, dry_run=how.dry_run, as_json=how.as_json, verbose=how.verbose)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dsstan.analysis.marginals import foreseen_heaps
 from dsstan.cli.rehearsal import (
     Estimate,
     Rehearsal,
@@ -202,6 +203,7 @@ def _foreseen(rehearsed: Rehearsal, floor: Floor | None) -> tuple[tuple[str, ...
             found += [*fitted.verdict.failures, *fitted.verdict.warnings]
     said = {check.condition: check for check in found}.values()
     warned = [str(check) for check in said if check.severity == "warning"]
+    warned += foreseen_heaps(problem)
     if floor is not None and rehearsed.whole:
         alone = leave_one_out(rehearsed.part.free).sd
         hopeless = int(np.sum(alone < floor.least_sd(problem)))

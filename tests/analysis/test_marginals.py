@@ -11,7 +11,7 @@ import pytest
 
 import dsstan as ds
 from conftest import case, small_table
-from dsstan.analysis.marginals import CONDITION, Marginals, marginals
+from dsstan.analysis.marginals import CONDITION, Marginals, foreseen_heaps, marginals
 from dsstan.cli.release_screen import release_screen
 from dsstan.copies.result import Synthesis
 from dsstan.release.conditions import conditions, fit_verdict
@@ -84,3 +84,23 @@ def test_gaps_are_no_part_of_either_side() -> None:
     release = ds.synthesise(fit, 4, imputations=2, seed=2**100, accept_failed=True, progress=False)
     expected = table["rent"].dropna()
     assert marginals(release).original.zeros == np.mean(expected == 0)
+
+
+def test_zeros_and_caps_are_foreseen_from_the_response_alone() -> None:
+    table = case("zeros.csv")
+    coords = ("x", "y")
+    [said] = foreseen_heaps(ds.prepare(table, "log1p(rent) ~ log(area)", coords=coords))
+    assert said.startswith("20% of 'rent' are 0, and a normal law draws none (unlike-the-data)")
+    assert "model the records above 0 alone" in said
+    above = table[table["rent"] > 0].reset_index(drop=True)
+    assert foreseen_heaps(ds.prepare(above, "log(rent) ~ log(area)", coords=coords)) == ()
+    capped = above.assign(rent=above["rent"].clip(upper=above["rent"].quantile(0.8)))
+    [said] = foreseen_heaps(ds.prepare(capped, "log(rent) ~ log(area)", coords=coords))
+    assert "'rent' are its largest value, and copies go above it" in said
+    assert str(capped["rent"].max()) not in said
+
+
+def test_a_column_of_few_values_has_heaps_by_nature() -> None:
+    table = small_table(40, seed=9)
+    few = table.assign(value=1.0 + np.arange(40) % 4)
+    assert foreseen_heaps(ds.prepare(few, "value ~ x", coords=("east", "north"))) == ()

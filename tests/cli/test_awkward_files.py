@@ -260,3 +260,14 @@ def test_columns_of_several_kinds_are_no_response(homes, tmp_path):
     pd.DataFrame(table).to_csv(tmp_path / "a.csv", index=False)
     with options_typed_in(COMMAND), pytest.raises((InputError, TableError), match="--na n/a"):
         prepare(read_table(tmp_path / "a.csv"), FORMULA, coords=COORDS)
+
+
+@pytest.mark.parametrize("key", ["range = [0, 9]", "heap = 0"])
+def test_a_range_is_no_key_and_the_job_says_so(inside, homes, tmp_path, monkeypatch, key):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    homes.to_csv("homes.csv", index=False)
+    job = f'table = "homes.csv"\nformula = "{FORMULA}"\ncoords = ["east", "north"]\nout = "out"\n'
+    (tmp_path / "job.toml").write_text(job + key + "\n")
+    refused = inside("run", "job.toml", "--dry-run")
+    assert refused.returncode == 2
+    assert "log() in the formula keeps a column above 0" in " ".join(refused.stderr.split())

@@ -60,9 +60,18 @@ _STEP = signature_of(
 """What a step may say."""
 
 OF_A_STEP = "models other than the Gaussian belong into a step: begin one with [[steps]]"
+NO_SUCH_LAW = dict.fromkeys(
+    ("range", "heap", "bounds"),
+    "no model keeps copies within a range or gives them a heap. log() in the formula keeps a "
+    "column above 0 there; where many records are 0 or at another end, model the others alone and "
+    "publish which are at that end in a column of their own",
+)
+"""Keys that a job might be thought to have, and what to do instead."""
+
 _OF_STEPS = "it belongs into a step, below [[steps]]"
 _NOT_HERE = "a job with steps has none: no intruder is assessed there, and no gap is drawn"
 _ELSEWHERE = {
+    **NO_SUCH_LAW,
     **dict.fromkeys(_STEP.parameters, _OF_STEPS),
     **dict.fromkeys(
         (
@@ -141,7 +150,7 @@ def _steps(given: Any, head: Mapping[str, Any], path: Path) -> list[_Step]:
     for number, one in enumerate(given, 1):
         name = f"step {number}"
         with _named(name):
-            own = arguments_of(one, _STEP, path)
+            own = arguments_of(one, _STEP, path, NO_SUCH_LAW)
             model, options = built(StepModel, own), built(ReleaseOptions, {**head, **own})
             model.check_options(options)
         steps.append(_Step(name, own["formula"], options, model))
