@@ -54,6 +54,9 @@ METHOD = (
 FARTHEST = 5
 """Largest distances to a neighbour that are shown."""
 
+FEW = 5
+"""Records for each column of the design, below which the dry run advises a shorter formula."""
+
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Shares of the records that would be flagged by the distances that are shown beside the rule."""
 
@@ -179,7 +182,7 @@ def plan_release(
     if problem.n_missing:
         what["missing"] = problem.n_missing
         return Plan(what, None, "each completed table is fitted anew, which no rehearsal measures")
-    slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms)
+    slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms, options.sampler)
     if slow is not None:
         return Plan(what, None, slow)
     try:
@@ -204,6 +207,12 @@ def _foreseen(rehearsed: Rehearsal, floor: Floor | None) -> tuple[tuple[str, ...
     said = {check.condition: check for check in found}.values()
     warned = [str(check) for check in said if check.severity == "warning"]
     warned += foreseen_heaps(problem)
+    if problem.n_records < FEW * problem.n_terms:
+        warned.append(
+            f"{problem.n_terms} columns are estimated from {problem.n_records} records, and copies "
+            "say little of each: pool levels that have few records, or leave the category out of "
+            "the formula, since the spatial effect knows the place"
+        )
     if floor is not None and rehearsed.whole:
         alone = leave_one_out(rehearsed.part.free).sd
         hopeless = int(np.sum(alone < floor.least_sd(problem)))

@@ -165,7 +165,7 @@ def fit(
     check_spread(request.covariance, cluster, resume)
     request = replace(request, seed=_seed(request, seed, nodes, resume))
     runner = gaussian_engine(engine, name, problem.n_terms)
-    slow = slow_design(runner, name, problem.n_terms)
+    slow = slow_design(runner, name, problem.n_terms, request.settings)
     if slow is not None:
         warnings.warn(slow, DsstanWarning, stacklevel=2)
     with progress_bar(f"{request.label}: surface", progress) as advance:

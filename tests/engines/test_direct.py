@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -320,3 +321,14 @@ def test_stan_on_a_design_of_many_columns_is_said_to_be_slow(engine, program, te
     said = slow_design(get_engine(engine), program, terms)
     assert (said is not None) is slow
     assert said is None or ("51 columns" in said and 'engine="direct"' in said)
+
+
+def test_the_time_of_many_columns_is_told_from_them_and_the_iterations():
+    engine = get_engine("embedded")
+    told = [
+        slow_design(engine, "surface", terms, SamplerSettings(chains=chains))
+        for terms, chains in ((30, 4), (51, 4), (51, 8))
+    ]
+    minutes = [int(re.search(r"about (\d+) min of computing", one).group(1)) for one in told]
+    assert minutes == [6, 17, 33]
+    assert all("levels with few records pooled" in one for one in told)
