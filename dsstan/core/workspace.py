@@ -30,6 +30,7 @@ except ImportError:  # not on Windows, where no leftover is ever taken for one
     fcntl = None  # type: ignore[assignment]
 
 from dsstan.core.errors import InputError
+from dsstan.core.locks import check_locks
 from dsstan.core.places import note_place, noted_places
 from dsstan.core.private_file import check_parent, keep_private, lasting_folder, write_private
 
@@ -240,8 +241,7 @@ def _mark(folder: Path, beside: Path | None) -> int:
     try:
         note = {"pid": os.getpid(), "beside": None if beside is None else str(beside)}
         os.write(file, json.dumps(note).encode())
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        check_locks(file, folder.parent)
         os.rename(unborn, folder / MARKER)
     except BaseException:
         os.close(file)

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import platformdirs
-from filelock import FileLock
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import EngineError, InputError
+from dsstan.core.locks import locked_file
 from dsstan.core.private_file import is_own, lasting_folder
 from dsstan.core.workspace import end_processes, private_folder, work_parent
 from dsstan.engines.base import (
@@ -207,10 +207,13 @@ def _locked(folder: Path) -> Iterator[None]:
     try:
         lasting_folder(folder.parent)
         lasting_folder(folder)
+        lock = locked_file(Path(f"{folder}.lock"))
     except InputError as error:
         raise EngineError(f"{error} (DSSTAN_CACHE)") from None
-    with FileLock(str(folder) + ".lock"):
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _empty_own_folder(model: cmdstanpy.CmdStanModel) -> None:

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from filelock import FileLock
 from numpy.typing import NDArray
 from platformdirs import user_state_path
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
+from dsstan.core.locks import locked_file
 from dsstan.core.private_file import keep_private, lasting_folder
 from dsstan.release.publication.record_order import largest_of_each, record_order
 from dsstan.risk.intruder.former import Former
@@ -142,8 +142,9 @@ class Ledger:
     def locked(self) -> Iterator[None]:
         """One process at a time."""
         try:
-            lock = FileLock(self.folder / _LOCK, mode=0o600)
-            lock.acquire()
+            lock = locked_file(self.folder / _LOCK)
+        except InputError as error:
+            raise InputError(f"{error} for the ledger, with --ledger or {VARIABLE}") from None
         except OSError as error:
             raise InputError(
                 f"the ledger {self.folder} can't be written to ({error.strerror}): name another "

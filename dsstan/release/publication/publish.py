@@ -18,10 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
-
 from dsstan._version import __version__
 from dsstan.core.errors import CONTROL, DisclosureError, InputError, ReleaseError
+from dsstan.core.locks import locked_file
 from dsstan.core.private_file import write_private
 from dsstan.release.publication.ledger_note import entered, ledger_of, published_since, read_note
 from dsstan.release.publication.public_hashes import copied, hashes_of, noted_hashes
@@ -283,8 +282,9 @@ def _user() -> str:
 def _locked(confidential: Path) -> Iterator[None]:
     """One publication of a release at a time."""
     try:
-        lock = FileLock(confidential / _LOCK, mode=0o600)
-        lock.acquire()
+        lock = locked_file(confidential / _LOCK)
+    except InputError as error:
+        raise ReleaseError(f"{error}. Nothing was published") from None
     except OSError as error:
         raise ReleaseError(
             f"{confidential} can't be written to ({error.strerror}), so the publication could not "
