@@ -78,6 +78,13 @@ def strip(axes: Axes, copies: np.ndarray, truth: float, colour: str, said: tuple
     axes.grid(axis="x", color="#e6e6e6", zorder=0)
 
 
+def protected_in_words(within: dict[str, str]) -> str:
+    """How near the intruder comes after protection, beside how near without any copy."""
+    if within["restricted"] == within["no_release"]:
+        return "no closer than without any copy"
+    return f"an intruder comes within {within['restricted']}"
+
+
 def draw(release: Synthesis, within: dict[str, str]) -> Figure:
     """The town on the left; on the right the copies of its lonely record, before and after."""
     before = release.unprotected
@@ -103,7 +110,7 @@ def draw(release: Synthesis, within: dict[str, str]) -> Figure:
         release.values[:, record],
         truth,
         BLUE,
-        ("The same, protected", f"an intruder comes within {within['restricted']}"),
+        ("The same, protected", protected_in_words(within)),
     )
     upper.annotate(
         f"the truth, ${truth:,.0f}",

@@ -15,15 +15,7 @@ from dsstan.copies.protect import protect
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.core.progress import phase
-from dsstan.models.effect_map import surface_on_grid
-from dsstan.release.pictures.plots import (
-    plot_copies,
-    plot_intervals,
-    plot_release_size,
-    plot_risk,
-    plot_surfaces,
-    save,
-)
+from dsstan.release.pictures.draw import draw_pictures
 from dsstan.release.whole_folder import check_target
 from dsstan.release.write import write_release
 from dsstan.risk.assessment import Assessment, assess
@@ -173,7 +165,8 @@ def run_example(
             reason=PUBLIC if missed else None,
         )
         place = target / "confidential" / "pictures"
-        drawn = draw(release, found, kept, place) if pictures else ()
+        truth = {"true": load_simulated_truth()} if name == "simulated" else None
+        drawn = draw_pictures(release, found, kept, place, surfaces=truth) if pictures else ()
     return DemoResult(release, found, kept, target, drawn)
 
 
@@ -183,26 +176,3 @@ def outlier(release: Synthesis) -> int:
     assert weights is not None
     distance = np.where(weights.flagged, weights.nearest, -1.0)
     return int(np.argmax(distance if weights.n_flagged else weights.nearest))
-
-
-def draw(release: Synthesis, found: Assessment, kept: Utility, folder: Path) -> tuple[Path, ...]:
-    """Draw the paper's figures 1, 2, 4 (surfaces) and 3, 5 (copies), risks and intervals."""
-    folder.mkdir()
-    folder.chmod(0o700)
-    problem, fits = release.problem, release.fits
-    surfaces = {k: surface_on_grid(f, cells=70, progress=False) for k, f in fits.items()}
-    if problem.name == "simulated":
-        surfaces = {"true": load_simulated_truth(), **surfaces}
-    plots = {
-        "surfaces": plot_surfaces(surfaces, problem, flagged=release.fit.flagged),
-        "copies_at_the_outlier": plot_copies(release, outlier(release)),
-        "risk": plot_risk(found.shares),
-        "risk_by_copies": plot_release_size(found),
-        "utility": plot_intervals(kept),
-    }
-    paths = []
-    for name, plot in plots.items():
-        path = folder / f"{name}.png"
-        save(plot, path)
-        paths.append(path)
-    return tuple(paths)

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields
 from functools import update_wrapper
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pandas as pd
 import typer
@@ -35,6 +35,9 @@ from dsstan.table.cells import CSV_TEXT
 from dsstan.table.coordinates import geometry_name
 from dsstan.table.dialect import TAB, Dialect
 from dsstan.table.formats.kinds import FORMAT_NAMES, stem_of
+
+if TYPE_CHECKING:
+    from dsstan.comparison.meet_floor import MetFloor
 
 TEMPORARIES = ExitStack()
 
@@ -187,9 +190,14 @@ class Writing:
         False, "Write the release although the floor is missed; needs a reason.", COPIES
     )
     reason: str | None = option(None, "Why a missed floor is accepted; it is kept.", COPIES)
-    no_report: bool = option(False, "Leave out report.html and factsheet.html.", COPIES)
+    no_report: bool = option(False, "Leave out report.html, factsheet.html and pictures.", COPIES)
 
-    def write(self, release: Synthesis, assessment: Assessment | None = None) -> None:
+    def write(
+        self,
+        release: Synthesis,
+        assessment: Assessment | None = None,
+        alternatives: MetFloor | None = None,
+    ) -> None:
         """Write the release; see :func:`dsstan.release.write.write_release`."""
         write_release(
             release,
@@ -201,6 +209,8 @@ class Writing:
             accept_below_floor=self.accept_below_floor,
             reason=self.reason,
             report=not self.no_report,
+            alternatives=alternatives,
+            pictures=not self.no_report,
         )
 
 

@@ -50,8 +50,8 @@ COLOURS = {"ok": "green", "warning": "yellow", "failure": "red"}
 WHO = "An intruder who knows all other records"
 _PLACING = {
     "weakest": "places the weakest {group} record within",
-    "near": f"{{group}} records within {100 * NEAR:g}% of the truth",
-    "public": f"public files alone: {{group}} within {100 * NEAR:g}%",
+    "near": f"best guesses within {100 * NEAR:g}%, {{group}} records",
+    "public": "from the public files alone, {group}",
 }
 
 

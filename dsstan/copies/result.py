@@ -187,6 +187,11 @@ class Synthesis(Shown):
         """As many copies from the fit that this one's fit started from, if any."""
         return None if self.fit.start is None else self._from(self.fit.start)
 
+    @cached_property
+    def assessed(self) -> dict[Any, Any]:
+        """What :func:`dsstan.assess` found of these copies, by what it was asked."""
+        return {}
+
     def comparison(self, against: Fit | Synthesis | None = None) -> Synthesis | None:
         """Copies to compare with: those given, or as many from a fit, drawn once."""
         if isinstance(against, Synthesis):
@@ -232,10 +237,13 @@ class Synthesis(Shown):
         reason: str | None = None,
         report: bool = True,
         dialect: Dialect | None = None,
+        alternatives: Any = None,
+        pictures: bool = False,
     ) -> Path:
         """Write the release; see :func:`dsstan.release.write.write_release`."""
         how: dict[str, Any] = {"format": format, "csv_text": csv_text, "dialect": dialect}
         how |= {"report": report, "reason": reason}
+        how |= {"alternatives": alternatives, "pictures": pictures}
         how |= {"floor": floor, "accept_below_floor": accept_below_floor}
         return Path(above.call("Synthesis.write", self, folder, **how))
 

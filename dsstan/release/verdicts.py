@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dsstan.core.display import per_cent
+from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.conditions import conditions, fit_verdict
 from dsstan.risk.assessment_result import Assessment
 from dsstan.risk.placing import NEAR, STAGES, placed_within
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 PAPER_SHARES = "The paper's measure looks at one copy; all copies together give far more."
 """What to know before reading the shares of copies near the truth."""
+
+GUESSES = (
+    "A best guess can land near the truth without anybody knowing that it did, as guesses without "
+    "a release do. The floor is about certainty: how wide the range stays that holds the true "
+    "value with 95%"
+)
+"""Why many near guesses do not contradict a floor that is met."""
 
 FREE = "Nothing stands against publishing"
 """The answer where both verdicts are good."""
@@ -77,6 +85,11 @@ def unmet(release: Synthesis) -> list[str]:
     return list(dict.fromkeys(str(c["condition"]) for c in conditions(release)))
 
 
+def meanings(release: Synthesis) -> dict[str, str]:
+    """What each condition that the fits did not meet means, in a sentence."""
+    return {name: CONDITIONS[name] for name in unmet(release) if name in CONDITIONS}
+
+
 def answer(lines: tuple[VerdictLine, VerdictLine]) -> str:
     """Whether the release may be published, by both verdicts."""
     fit, disclosure = lines
@@ -100,9 +113,9 @@ class PlacingRow:
     def text(self) -> str:
         """The measure in words."""
         return {
-            "weakest": "weakest record placed within",
-            "near": f"records placed within {100 * NEAR:g}% of the truth",
-            "public": f"placed within {100 * NEAR:g}% by the public files alone",
+            "weakest": "weakest record placed within (95% certain)",
+            "near": f"best guesses that land within {100 * NEAR:g}%",
+            "public": "the same, from the public files alone",
         }[self.measure]
 
 

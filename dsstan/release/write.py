@@ -30,10 +30,11 @@ from dsstan.release.acceptance import accepted_reason
 from dsstan.release.conditions import conditions, fit_verdict
 from dsstan.release.copy_files import HowWritten, check_copies, how_written, write_copy_files
 from dsstan.release.exchange import draws_table
+from dsstan.release.pictures.draw import draw_pictures
 from dsstan.release.public import analyst_readme, metadata
 from dsstan.release.publication.ledger_note import note_for_ledger
 from dsstan.release.publication.public_hashes import note_hashes
-from dsstan.release.report import factsheet, write_report
+from dsstan.release.report import factsheet, public_view, write_report
 from dsstan.release.settings import finite, settings
 from dsstan.release.whole_folder import check_target, whole_folder
 from dsstan.risk.assessment import Assessment, measured, unassessed
@@ -46,6 +47,8 @@ from dsstan.table.dialect import Dialect
 from dsstan.table.formats.arrow import write_parquet
 
 if TYPE_CHECKING:
+    from dsstan.comparison.frontier_result import Frontier
+    from dsstan.comparison.meet_floor import MetFloor
     from dsstan.copies.result import Synthesis
 
 _LOG = logging.getLogger("dsstan.release")
@@ -66,6 +69,8 @@ def write_release(
     report: bool = True,
     analysis: Utility | None = None,
     dialect: Dialect | None = None,
+    alternatives: MetFloor | Frontier | None = None,
+    pictures: bool = False,
 ) -> Path:
     """Write the copies for the public, and all the rest for the data steward.
 
@@ -108,6 +113,12 @@ def write_release(
     dialect
         How copies in CSV are written, by default as the table was that
         :func:`dsstan.release.reading.read_table` read, else as plain CSV.
+    alternatives
+        What :func:`dsstan.protect_to` or :func:`dsstan.compare` looked at before; the report
+        lists it.
+    pictures
+        Draw pictures as PNG into ``confidential/pictures``
+        (:func:`dsstan.release.pictures.draw.draw_pictures`).
 
     Returns
     -------
@@ -139,19 +150,24 @@ def write_release(
             _write_public(release, public, how, page=report)
             confidential = _folder(whole / "confidential")
             note_hashes(public, confidential)
-            _write_confidential(release, risks, kept, confidential, accepted)
-            note_for_ledger(release, risks, confidential)
+            names = note_for_ledger(release, risks, confidential)
+            _write_confidential(release, risks, kept, confidential, accepted, names[-1])
             if report:
                 write_report(
                     *(release, risks, analysis or kept, confidential / "report.html"),
                     accepted=accepted,
+                    alternatives=alternatives,
+                    name=names[-1],
                 )
+            if pictures:
+                draw_pictures(release, risks, analysis or kept, confidential / "pictures")
             for number, step in enumerate(release.steps[:-1], 1):
                 inner = _folder(confidential / f"step_{number}")
                 found, own = unassessed(step), utility(step) if step.copies > 1 else None
-                _write_confidential(step, found, own, inner)
+                name = names[number - 1]
+                _write_confidential(step, found, own, inner, known_as=name)
                 if report:
-                    write_report(step, found, own, inner / "report.html")
+                    write_report(step, found, own, inner / "report.html", name=name)
     except OSError as error:
         raise ReleaseError(
             f"the release could not be written to {target}: "
@@ -174,7 +190,11 @@ def _log_columns(release: Synthesis) -> None:
 
 
 def summary(
-    release: Synthesis, risks: Assessment, kept: Utility | None, accepted: str | None = None
+    release: Synthesis,
+    risks: Assessment,
+    kept: Utility | None,
+    accepted: str | None = None,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """What ``summary.json`` holds; its schema is described in the docs and kept stable."""
     problem, fit = release.problem, release.fit
@@ -186,6 +206,7 @@ def summary(
     seconds |= {name: f.seconds if f else None for name, f in fits.items()}
     seconds |= {"synthesis": release.seconds, "disclosure": risks.seconds}
     return {
+        "release": name,
         "dataset": problem.name,
         "records": problem.n_records,
         "missing": problem.n_missing,
@@ -298,7 +319,9 @@ def _write_public(release: Synthesis, folder: Path, how: HowWritten, *, page: bo
     readme = analyst_readme(release, files, how.format, how.dialect)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     if page:
-        (folder / "factsheet.html").write_text(factsheet(described), encoding="utf-8")
+        (folder / "factsheet.html").write_text(
+            factsheet(described, public_view(release)), encoding="utf-8"
+        )
     for path in folder.iterdir():
         path.chmod(0o600)
 
@@ -309,6 +332,7 @@ def _write_confidential(
     kept: Utility | None,
     folder: Path,
     accepted: str | None = None,
+    known_as: str | None = None,
 ) -> None:
     """Everything that must not be published, but for the report."""
     fit = release.fit
@@ -326,7 +350,7 @@ def _write_confidential(
         picks["imputation"] = release.imputation
     picks.index = pd.RangeIndex(1, release.copies + 1, name="copy")
     picks.to_csv(folder / "copies.csv")
-    _json(folder / "summary.json", summary(release, risks, kept, accepted))
+    _json(folder / "summary.json", summary(release, risks, kept, accepted, known_as))
     _json(folder / "settings.json", settings(release, risks.asked, accepted))
     for path in folder.iterdir():
         path.chmod(0o600)

@@ -21,10 +21,10 @@ from dsstan.covariance.eigenbasis import alone
 from dsstan.models.result import Fit
 from dsstan.risk.assessment_result import Assessment, reported
 from dsstan.risk.disclosure import RELATIVE, disclosure, sides
-from dsstan.risk.floors import FloorLike, as_floor
+from dsstan.risk.floors import Floor, FloorLike, as_floor
 from dsstan.risk.intruder.attacker import Attack, attack
 from dsstan.risk.intruder.exact import WORST, ExactIntruder, exact_intruder
-from dsstan.risk.intruder.former import Former
+from dsstan.risk.intruder.former import Former, published_before
 from dsstan.risk.intruder.proxies import exact_with_proxies, proxies_of, with_proxies
 from dsstan.risk.intruder.public_files import public_files
 from dsstan.risk.intruder.variance_grid import MOST_RECORDS, integrable
@@ -63,6 +63,9 @@ def assess(
 ) -> Assessment:
     """The disclosure report of a release.
 
+    The same question of the same copies is answered once: the release keeps the answer, as long as
+    nothing of the table was published in between.
+
     Parameters
     ----------
     release
@@ -99,14 +102,56 @@ def assess(
         If the floor is neither an sd nor a percentage, attribution no probability, or there is
         no unrestricted fit to compare with.
     """
-    begin = time.perf_counter()
     asked = as_floor(floor)
     check_attribution(attribution)
+    counted = published_before(release.problem, release.values, former)
+    told = repr((relative, absolute, attribution, draws, exact))
+    question = (against, asked, told, _stated(counted))
+    if question not in release.assessed:
+        release.assessed[question] = _assess(
+            release,
+            against,
+            relative,
+            absolute,
+            asked,
+            attribution,
+            draws,
+            exact,
+            counted,
+            progress,
+        )
+    found: Assessment = release.assessed[question]
+    return found
+
+
+def _stated(former: Former | None) -> tuple[bytes, bytes, int, int, int] | None:
+    """What former releases say, as something that can be compared."""
+    if former is None:
+        return None
+    precision = former.fixed.tobytes(), former.known.tobytes()
+    return *precision, former.releases, former.copies, former.unjudged
+
+
+def _assess(
+    release: Synthesis,
+    against: Fit | Synthesis | None,
+    relative: float,
+    absolute: float | None,
+    asked: Floor | None,
+    attribution: float | None,
+    draws: int | None,
+    exact: int | None,
+    counted: Former | None,
+    progress: bool | None,
+) -> Assessment:
+    """Answer one question of :func:`assess`."""
+    begin = time.perf_counter()
     other = sides(release, against).get("unrestricted")
     bare = None if other is release else other  # drawn once, for the shares and the attack
     shares = disclosure(release, against=bare, relative=relative, absolute=absolute)
     free = None if bare is None else bare.fit
-    bounds = attack(release, against=free, draws=draws, former=former, progress=progress)
+    known = counted or False
+    bounds = attack(release, against=free, draws=draws, former=known, progress=progress)
     proxies = proxies_of(release, free or release.fits["unrestricted"])
     after = with_proxies(bounds, proxies)
     found, least = None, None if asked is None else asked.least_sd(release.problem)
@@ -120,7 +165,6 @@ def assess(
             undecided = _undecided(release, after, least, limit)
     before, found_before = None, None
     if bare is not None:
-        known = bounds.former or False
         bare_attack = attack(bare, draws=draws, former=known, progress=False)
         before = replace(with_proxies(bare_attack, proxies), flagged=release.fit.flagged)
     if exact:

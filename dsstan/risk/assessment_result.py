@@ -27,7 +27,12 @@ from dsstan.risk.placing import (
     placing_table,
     protection_in_words,
 )
-from dsstan.risk.sd_tables import nested, smallest_and_median, smallest_by_copies
+from dsstan.risk.sd_tables import (
+    narrowest_by_copies,
+    nested,
+    smallest_and_median,
+    smallest_by_copies,
+)
 
 MANY = 500
 """A number of copies that stands for a very large release."""
@@ -112,6 +117,15 @@ class Assessment(Shown):
     def floor(self) -> float | None:
         """The least sd asked for, of the median record where they differ; None without a floor."""
         return None if self.least_sd is None else float(np.median(self.least_sd))
+
+    @property
+    def floor_share(self) -> float | None:
+        """The floor as a share of the value, of the median record; None without a floor."""
+        if self.least_sd is None:
+            return None
+        asked = None if self.asked is None else self.asked.share
+        at = float(np.median(half_width(self.release.problem, self.least_sd)))
+        return asked or (at if np.isfinite(at) else None)
 
     @property
     def sd(self) -> Floats:
@@ -304,6 +318,10 @@ class Assessment(Shown):
     def curve(self, copies: Sequence[int]) -> pd.DataFrame:
         """Smallest sd by fit, group and L: ``known`` and ``fixed``, the two bounds."""
         return smallest_by_copies(self._attacks(), copies)
+
+    def placing_curve(self, copies: Sequence[int]) -> pd.DataFrame:
+        """Within what the weakest record is placed, by fit, group and L, by the two bounds."""
+        return narrowest_by_copies(self.release.problem, self._attacks(), copies)
 
     def _attacks(self) -> dict[str, Attack]:
         """By the name of the fit the copies come from."""

@@ -9,6 +9,8 @@ from typing import Any
 import pandas as pd
 
 from dsstan.risk.intruder.attacker import Attack
+from dsstan.risk.placing import half_width
+from dsstan.table.problem import Problem
 
 
 def smallest_and_median(attacks: Mapping[str, Attack], copies: Sequence[int]) -> pd.DataFrame:
@@ -26,6 +28,26 @@ def smallest_by_copies(attacks: Mapping[str, Attack], copies: Sequence[int]) -> 
         wide = long.pivot(index=["group", "copies"], columns="variances", values="smallest")
         wides.append(wide.reset_index().assign(fit=name))
     return pd.concat(wides, ignore_index=True)
+
+
+def narrowest_by_copies(
+    problem: Problem, attacks: Mapping[str, Attack], copies: Sequence[int]
+) -> pd.DataFrame:
+    """Within what the record that is placed most narrowly is placed, by fit, group and L.
+
+    Columns ``known`` and ``fixed``, by the two bounds: half the 95% interval as a share of the
+    value.
+    """
+    rows = []
+    for name, found in attacks.items():
+        for group, members in (("flagged", found.flagged), ("unflagged", ~found.flagged)):
+            for count in copies if members.any() else ():
+                within = {
+                    v: float(half_width(problem, found.sd(count, variances=v))[members].min())
+                    for v in ("known", "fixed")
+                }
+                rows.append({"fit": name, "group": group, "copies": count, **within})
+    return pd.DataFrame(rows)
 
 
 def nested(rows: pd.DataFrame) -> dict[str, Any]:

@@ -128,8 +128,8 @@ def test_an_example_becomes_a_release_with_pictures(tmp_path):
     assert result.release.problem.n_records == 211
     assert {p.name for p in result.pictures} == {
         "surfaces.png",
-        "copies_at_the_outlier.png",
-        "risk.png",
+        "copies_of_the_weakest.png",
+        "flags.png",
         "risk_by_copies.png",
         "utility.png",
     }

@@ -10,6 +10,8 @@ from test_report import facts, release  # noqa: F401
 from test_write import none_flagged, planted  # noqa: F401
 
 import dsstan as ds
+from dsstan.release.public import metadata
+from dsstan.release.report import factsheet, public_view
 
 
 def forms(value):
@@ -20,6 +22,8 @@ def forms(value):
 def test_the_fact_sheet_holds_none_of_the_confidential_values(planted, tmp_path):  # noqa: F811
     target = planted.write(tmp_path / "r")
     sheet = (target / "public" / "factsheet.html").read_text(encoding="utf-8")
+    start = sheet.index("<h2>What the copies show</h2>")
+    sheet = sheet[:start] + sheet[sheet.index("<h2>Columns</h2>") :]  # see the test below
     fit, problem = planted.fit, planted.problem
     truth = np.concatenate([problem.original(), problem.y])
     found = ds.assess(planted)
@@ -74,3 +78,27 @@ def test_the_fact_sheet_does_not_depend_on_responses_flags_seeds_or_draws(releas
     )
     other = dataclasses.replace(other, fit=fit, seed=6, values=release.values + 1.0)
     assert facts(other) == facts(release)
+
+
+def test_what_it_shows_of_the_copies_depends_on_nothing_but_the_copies(release, tmp_path):  # noqa: F811
+    """The confidential values are permuted and the draws moved; the copies are held."""
+    problem, rng = release.problem, np.random.default_rng(3)
+    order = rng.permutation(problem.n_records)
+    table = problem.with_response(problem.original()[order])
+    design = dataclasses.replace(problem.design, y=problem.y[order])
+    other = dataclasses.replace(problem, table=table, y=problem.y[order], design=design)
+    fit = dataclasses.replace(
+        release.fit,
+        problem=other,
+        start=dataclasses.replace(release.fit.start, problem=other),
+        draws={name: d * 1.5 + 1.0 for name, d in release.fit.draws.items()},
+        weights=none_flagged(release).fit.weights,
+    )
+    permuted = dataclasses.replace(release, fit=fit)
+    assert not np.array_equal(permuted.problem.original(), problem.original())
+    files = [f"copy_{i:03d}.csv" for i in (1, 2, 3)]
+    sheets = [factsheet(metadata(one, files), public_view(one)) for one in (release, permuted)]
+    assert sheets[0] == sheets[1]
+    assert "svg" in sheets[0]
+    moved = dataclasses.replace(release, values=release.values * 1.1)
+    assert factsheet(metadata(moved, files), public_view(moved)) != sheets[0]

@@ -253,7 +253,11 @@ def test_the_histograms_hold_every_copy_on_the_modelled_scale(release: Synthesis
     bars = layers(plot, p9.geom_histogram)
     assert [rows(layer)["fit"].iloc[0] for layer in bars] == ["unrestricted", "restricted"]
     np.testing.assert_allclose(rows(bars[1])["value"], np.log(release.values[:, FAR]))
-    assert plot.labels.x == "log(value)"
+    assert plot.labels.x == "value"
+    assert plot.labels.title == f"Copies of record {FAR} (row {FAR})"
+    scale = plot.scales.get_scales("x")
+    ends = np.log([90_000.0, 2_000_000.0])
+    assert scale.labels(scale.breaks(ends)) == ["100,000", "1,000,000"]
     figure = plot.draw()
     first, second = (axes.get_xlim() for axes in figure.axes)
     pyplot.close(figure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import re
 import stat
 from html.parser import HTMLParser
@@ -15,17 +16,22 @@ from test_write import QUICK, all_flagged, alone, none_flagged, one_copy, plante
 
 import dsstan as ds
 from conftest import small_table
+from dsstan.analysis.pmse import pmse
+from dsstan.analysis.spatial_regression import spatial_regression
+from dsstan.comparison.frontier_result import Frontier
 from dsstan.models.checks.conditions import Check
 from dsstan.models.checks.verdict import Verdict
 from dsstan.release.public import metadata
 from dsstan.release.report import factsheet, write_report
+from dsstan.release.report.pictures import copies_of
+from dsstan.release.report.usefulness import groups
 from dsstan.release.report.words import figure, percent
 from dsstan.risk.assessment import assess, measured, why_no_intruder
 from dsstan.risk.placing import half_width, placed_within
 
 pytestmark = pytest.mark.filterwarnings("ignore:two copies")
 
-VOID = {"meta", "link", "line", "circle", "rect", "polygon", "polyline", "br", "img"}
+VOID = {"meta", "link", "line", "circle", "rect", "polygon", "polyline", "br", "img", "input"}
 HOSTILE = '<b>bold</b> & "x" é'
 """A name that would be markup if it were not escaped."""
 
@@ -201,12 +207,12 @@ def test_the_map_tells_of_every_place_and_marks_the_flagged_by_shape(page, relea
     assert len(places) == problem.n_sites
     assert len(drawn.of_class("flagged")) == len(np.unique(problem.site_index[fit.flagged]))
     told = "\n".join(place["text"] for place in places)
-    sd = ds.assess(release).after.sd(variances="known")
+    within = half_width(problem, ds.assess(release).sd)
     for i in np.flatnonzero(fit.flagged):
         assert f"Record {i} (row {i}), flagged\nneighbour at {figure(fit.weights.nearest[i])}" in (
             told
         )
-        assert f"{figure(sd[i])} after" in told
+        assert f"{placed_within(within[i])} after it" in told
     for i in range(problem.n_records):
         assert f"Record {i} (row {i})" in told
 
@@ -380,6 +386,86 @@ def test_names_from_the_data_are_text_on_both_pages(hostile, tmp_path):
     assert HOSTILE in cells
     heads = [t["text"] for t in Page(report(hostile, tmp_path)).of_class("group-heading")]
     assert any(HOSTILE in head for head in heads), heads
+
+
+def test_the_weakest_ten_stand_before_all_else_but_the_map_and_are_numbered_on_it(page, found):
+    within = half_width(found.release.problem, found.sd)
+    order = np.argsort(within, kind="stable")[:10]
+    start = page.text.index("Placed within, 95% certain")
+    rows = re.findall(
+        r'<td data-head="record"[^>]*>(.*?)</td>', page.text[start : page.text.index("dot ", start)]
+    )
+    labels = [str(found.release.problem.table.index[i]) for i in order]
+    assert [re.split("[ ,]", text)[0] for text in rows] == labels
+    told = ", ".join(t["text"] for t in page.of_class("number") if t["tag"] == "text").split(", ")
+    assert sorted(map(int, told)) == list(range(1, 11))
+    exact = page.text.index("Exact intruder of")
+    assert page.text.index('id="sign"') < exact
+    assert "<details>" in page.text[page.text.index('id="appendix"') : exact]
+
+
+def test_copies_are_drawn_where_they_lie_on_the_axis_of_prices(release):
+    row = int(np.flatnonzero(release.fit.flagged)[0])
+    picture = Page(str(copies_of(release, row)))
+    values = np.sort(np.log(release.values[:, row]))
+    places = np.array([float(d["cx"]) for d in picture.of_class("protected")])
+    [truth] = picture.of_class("truth")
+    x = np.append(places, float(truth["x1"]))
+    y = np.append(values, release.problem.y[row])
+    slope, start = np.polyfit(y, x, 1)
+    np.testing.assert_allclose(x, start + slope * y, atol=0.02)
+    assert len(picture.of_class("unprotected")) == release.copies
+    [drawn] = picture.of_class("chart")
+    assert f"(row {row})" in drawn["aria-label"]
+
+
+def test_the_means_of_groups_are_those_of_the_table_and_the_copies(release):
+    table = groups(release).set_index(["by", "group"])
+    flagged, truth = release.fit.flagged, release.problem.original()
+    means = release.values[:, ~flagged].mean(axis=1)
+    row = table.loc[("Flags", "not flagged")]
+    assert row["data"] == pytest.approx(truth[~flagged].mean())
+    assert ("Flags", "flagged") not in table.index  # one record is no group
+    assert row["copies"] == pytest.approx(means.mean())
+    assert (row["least"], row["most"]) == pytest.approx((means.min(), means.max()))
+    quarters = table.loc["Quarters of the map", "records"]
+    assert quarters.sum() == release.problem.n_records
+
+
+def test_the_regression_that_counts_space_stands_beside_least_squares(page, release):
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.text))
+    free = release.fit.start
+    covariance = tuple(float(np.median(free.scalars[k])) for k in ("sigma_sq", "tau_sq", "phi"))
+    for row in spatial_regression(release, covariance=covariance).table.to_dict("records"):
+        assert f"{figure(row['estimate'], 4)} {figure(row['low'], 4)} to" in text
+    assert str(pmse(release)).splitlines()[1] in text
+
+
+def test_the_report_carries_the_name_that_the_summary_and_the_ledger_have(release, tmp_path):
+    target = release.write(tmp_path / "named") / "confidential"
+    name = json.loads((target / "summary.json").read_text())["release"]
+    assert json.loads((target / "ledger.json").read_text())["releases"][-1]["release"] == name
+    shown = Page((target / "report.html").read_text(encoding="utf-8"))
+    assert [t["text"] for t in shown.of_class("name")] == [name]
+
+
+def test_settings_that_were_compared_are_listed(release, found, tmp_path):
+    table = pd.DataFrame(
+        {"setting": ["none", "paper"], "copies": [5, 5], "within_all": [0.1, np.nan]}
+        | {"overlap": [0.9, 0.8], "passed": [True, False]}
+    )
+    compared = Frontier(table, release.fit.flagged, {}, 1, 2, 0.0)
+    target = write_report(release, found, None, tmp_path / "r.html", alternatives=compared)
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", target.read_text(encoding="utf-8")))
+    assert "Settings compared" in text
+    assert "paper 5 – 0.800 fit failed" in text
+    assert "No other setting is recorded" not in text
+
+
+def test_nothing_typed_into_the_sign_off_can_be_sent(page):
+    fields = page.all("input")
+    assert len(fields) == 4
+    assert all("name" not in one and one["autocomplete"] == "off" for one in fields)
 
 
 def test_a_release_without_pages_has_none(release, tmp_path):

@@ -44,6 +44,7 @@ def show(browser, file, width):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get_log("browser")
     browser.get(file.as_uri())
+    browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
 
 
 def fits(browser):
@@ -70,6 +71,21 @@ def test_the_report_opens_without_an_error_and_fits_the_window(browser, path, wi
         "return getComputedStyle(document.querySelector('.pair')).gridTemplateColumns"
     )
     assert len(columns.split()) == (2 if width > 600 else 1)
+
+
+def test_on_a_phone_every_column_of_results_is_on_the_screen(browser, path):  # noqa: F811
+    show(browser, path, 390)
+    cut = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > "
+        "e.clientWidth).map(e => e.getAttribute('aria-label'))"
+    )
+    assert cut == []
+    beyond = browser.execute_script(
+        "return [...document.querySelectorAll('td, tbody th')].filter(e => {"
+        "const r = e.getBoundingClientRect();"
+        "return r.width > 0 && (r.left < 0 || r.right > 390); }).map(e => e.textContent)"
+    )
+    assert beyond == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -162,7 +178,7 @@ def test_a_place_on_the_map_tells_its_numbers(browser, path, release, width):  #
         mark.click()
     told = browser.find_element("id", "readout-map").text
     assert "flagged" in told
-    assert "sd left:" in told
+    assert "placed within:" in told
 
 
 def test_the_policy_stops_a_request(browser, path):  # noqa: F811

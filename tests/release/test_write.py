@@ -34,6 +34,7 @@ from dsstan.release.acceptance import NO_REASON
 from dsstan.release.public import metadata
 from dsstan.release.whole_folder import check_target
 from dsstan.release.write import write_release
+from dsstan.risk import assessment as assessment_module
 from dsstan.risk.assessment import assess
 
 # Older pandas reads floats exactly only when asked to, which newer pandas deprecates.
@@ -809,3 +810,30 @@ def test_a_floor_that_is_kept_needs_no_reason_and_none_is_noted(release, tmp_pat
     found = json.loads((folder / "confidential" / "summary.json").read_text())
     assert found["disclosure_verdict"] == "met"
     assert found["accepted_below_floor"] is None
+
+
+def test_the_same_question_of_the_same_copies_is_answered_once(kept, tmp_path, monkeypatch):
+    release = ds.synthesise(kept, 3, seed=31)
+    asked = assess(release, floor="10%")
+    calls, real = [], assessment_module.attack
+    monkeypatch.setattr(
+        assessment_module, "attack", lambda *a, **k: calls.append(a) or real(*a, **k)
+    )
+    assert assess(release, floor=" 10% ") is asked
+    accept = {"accept_below_floor": True, "reason": "a test"}
+    target = release.write(tmp_path / "once", floor="10%", report=False, **accept)
+    assert calls == []
+    again = dataclasses.replace(release)  # the same copies, which nobody has asked about yet
+    other = again.write(tmp_path / "twice", floor="10%", report=False, **accept)
+    assert len(calls) == 2  # protected and not
+    risks = [(folder / "confidential" / "risks.csv").read_bytes() for folder in (target, other)]
+    assert risks[0] == risks[1]
+    numbers = [
+        json.loads((folder / "confidential" / "summary.json").read_text())
+        for folder in (target, other)
+    ]
+    for each in numbers:
+        del each["seconds"]
+    assert numbers[0] == numbers[1]
+    assert assess(release, floor="11%") is not asked
+    assert assess(release, floor="10%", former=False) is asked  # nothing was published before

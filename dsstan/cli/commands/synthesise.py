@@ -70,7 +70,7 @@ def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: R
                 )
         with phase("writing"):
             try:
-                writing.write(release, found)
+                writing.write(release, found, met if searches else None)
             except DisclosureError as error:
                 refused = error
             else:

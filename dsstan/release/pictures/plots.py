@@ -9,7 +9,8 @@ writes files that only their owner can read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,7 @@ from dsstan.release.pictures.maps import (
 from dsstan.release.pictures.risk_plots import plot_frontier, plot_release_size
 from dsstan.release.pictures.save import save
 from dsstan.risk.disclosure import sides
+from dsstan.table.formulas.parsing import ResponseTransform
 
 if TYPE_CHECKING:
     from plotnine import ggplot
@@ -162,7 +164,8 @@ def plot_copies(
 
     Confidential: it shows the record's true value.
 
-    The copies are on the modelled scale. A red line marks the truth; a green one the mean
+    The axis is spread as the model sees the values (under log, evenly in logs) and labelled in the
+    column's own units. A red line marks the truth; a green one the mean
     of the unrestricted copies, in both panels for comparison; a blue one the mean of the
     restricted copies. Each panel has its own width of bins and its own axis of counts.
 
@@ -213,8 +216,7 @@ def plot_copies(
             color="white",
             size=0.2,
         )
-    transform = problem.transform.name
-    response = problem.response if transform == "identity" else f"{transform}({problem.response})"
+    name = plain_text(str(problem.table.index[record]))
     plot = (
         plot
         + p9.geom_vline(
@@ -224,7 +226,15 @@ def plot_copies(
         + p9.scale_color_manual({n: _LINES[n][0] for n in names}, breaks=names, name=" ")
         + p9.scale_linetype_manual({n: _LINES[n][1] for n in names}, breaks=names, name=" ")
         + p9.scale_y_continuous(breaks=_whole_breaks, expand=(0.0, 0.0, 0.05, 0.0))
-        + p9.labs(x=plain_text(response), y="copies", title=f"Copies of record {record}")
+        + p9.scale_x_continuous(
+            breaks=partial(own_breaks, problem.transform),
+            labels=partial(own_labels, problem.transform),
+        )
+        + p9.labs(
+            x=plain_text(problem.response),
+            y="copies",
+            title=f"Copies of record {name} (row {record})",
+        )
         + picture_theme((6.4, 1.7 + 1.8 * len(shown)))
         + p9.theme(legend_position="bottom", legend_title=p9.element_blank())
     )
@@ -325,6 +335,25 @@ def plot_risk(disclosure: Disclosure, *, measure: str = "relative") -> ggplot:
     for layer in layers:
         plot += layer
     return plot
+
+
+def own_breaks(transform: ResponseTransform, ends: tuple[float, float]) -> Floats:
+    """Where round values of the column's own units lie on the modelled scale, between two ends."""
+    from mizani.breaks import breaks_extended, breaks_log
+
+    low, high = (float(v) for v in transform.inverse(np.array(ends)))
+    logs = transform.name in ("log", "log2", "log10") and 0.0 < 3.0 * low < high < np.inf
+    found = (breaks_log(n=4) if logs else breaks_extended(n=4))((low, high))
+    at = transform.forward(np.asarray([v for v in found if low <= v <= high], dtype=np.float64))
+    return at[np.isfinite(at)]
+
+
+def own_labels(transform: ResponseTransform, breaks: Sequence[float]) -> list[str]:
+    """Places on the modelled scale in the column's own units."""
+    return [
+        f"{float(f'{v:.9g}'):,.10g}"
+        for v in transform.inverse(np.asarray(breaks, dtype=np.float64))
+    ]
 
 
 def _check_record(record: int, n: int) -> int:

@@ -196,7 +196,7 @@ def _gammas(table: pd.DataFrame) -> list[str]:
 
 
 def plot_release_size(assessment: Assessment, *, most: int = 500) -> ggplot:
-    """The smallest sd left to the intruder against L, before and after. Confidential.
+    """Within what the intruder places the weakest record, against L. Confidential.
 
     The band runs from an intruder who knows the variances behind each copy to an intruder to
     whom they are of no use; the dashed line is the floor, if there is one.
@@ -213,7 +213,7 @@ def plot_release_size(assessment: Assessment, *, most: int = 500) -> ggplot:
     p9 = plotnine_module()
     check_count("most", most, 2)
     counts = np.unique(np.round(np.geomspace(1, most, 40)).astype(int))
-    table = assessment.curve([int(c) for c in counts])
+    table = assessment.placing_curve([int(c) for c in counts])
     words = {"unrestricted": "without protection", "restricted": "with protection"}
     colours = {"without protection": GREEN, "with protection": BLUE}
     table["fit"] = table["fit"].map(words)
@@ -226,20 +226,20 @@ def plot_release_size(assessment: Assessment, *, most: int = 500) -> ggplot:
         + p9.geom_line(p9.aes(y="fixed", color="fit"))
         + p9.facet_wrap("group", nrow=1)
         + p9.scale_x_log10()
-        + p9.scale_y_log10()
+        + p9.scale_y_log10(labels=lambda breaks: [placed_within(float(b)) for b in breaks])
         + p9.scale_fill_manual(values=list(fits.values()))
         + p9.scale_color_manual(values=list(fits.values()))
         + p9.labs(
             x="copies released, L",
-            y="smallest sd left (modelled scale)",
+            y="weakest record placed within",
             fill="",
             color="",
-            title="Sd left to an intruder who knows all other records",
+            title="What an intruder works out who knows all other records",
             caption="Bands: variances behind each copy known (below), or not (above)"
-            + ("" if assessment.floor is None else "; dashed: the floor"),
+            + ("" if assessment.floor_share is None else "; dashed: the floor"),
         )
         + picture_theme((8.2, 4.0))
     )
-    if assessment.floor is not None:
-        plot += p9.geom_hline(yintercept=assessment.floor, linetype="dashed", color=GREY)
+    if assessment.floor_share is not None:
+        plot += p9.geom_hline(yintercept=assessment.floor_share, linetype="dashed", color=GREY)
     return plot

@@ -57,11 +57,14 @@ class LedgerNote:
     information: pd.DataFrame | None
 
 
-def note_for_ledger(release: Synthesis, risks: Assessment, confidential: Path) -> None:
+def note_for_ledger(
+    release: Synthesis, risks: Assessment, confidential: Path
+) -> tuple[str | None, ...]:
     """Write ``ledger.json`` and, of a release that was judged, ``ledger.parquet``.
 
     Where the ledger can't be made there is a warning, and the release can't be published
-    without one.
+    without one. What comes back is the name of each synthetic column's copies, as the ledger has
+    it, or None for each without a ledger.
     """
     try:
         ledger = open_ledger(make=True)
@@ -69,7 +72,7 @@ def note_for_ledger(release: Synthesis, risks: Assessment, confidential: Path) -
         key = ledger.key
     except InputError as error:
         warnings.warn(f"{error}. The release is written without it", DsstanWarning, stacklevel=4)
-        return
+        return (None,) * len(release.steps)
     entries = []
     for step in release.steps:
         problem, order = step.problem, record_order(step.problem)
@@ -105,6 +108,7 @@ def note_for_ledger(release: Synthesis, risks: Assessment, confidential: Path) -
     }
     text = json.dumps(content, indent=2) + "\n"
     (confidential / _NOTE).write_text(text, encoding="utf-8")
+    return tuple(entry.release for entry in entries)
 
 
 def _information_of(risks: Assessment, order: RecordOrder) -> pd.DataFrame:

@@ -1,23 +1,26 @@
-"""The report's pictures: the map, sd against L, before against after, intervals.
+"""The report's pictures of risk: the map, the copies of one record, what each further copy adds.
 
-Here it is decided what is drawn, and where; ``templates/pictures.html`` writes it as SVG.
+Here it is decided what is drawn, and where; ``templates/pictures.html`` writes it as SVG. Axes are
+in the reader's units: prices, and within how many per cent of a price a record is placed.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from dsstan.core.arrays import Floats
+from dsstan.release.report.axes import LOG, Axes, Axis, around, plain, share
+from dsstan.release.report.basemap import basemap
 from dsstan.release.report.records import facts, pictured
 from dsstan.release.report.rendering import pictures
 from dsstan.release.report.words import figure
+from dsstan.risk.placing import half_width, placed_within
 
 if TYPE_CHECKING:
+    from dsstan.copies.result import Synthesis
     from dsstan.risk.assessment import Assessment
     from dsstan.table.problem import Problem
 
@@ -28,53 +31,67 @@ SHOWN = 4
 """Records at one place whose numbers the map shows."""
 MOST = 500
 """Largest L of the picture."""
+DOTS = 100
+"""Copies of one record that are drawn at most."""
+_LIFTS = (0.0, 0.5, -0.5, 0.25, -0.25)
+_APART = 16.0
+"""Numbers on the map that are nearer to each other are written as one list."""
 
 
-def site_map(problem: Problem, records: pd.DataFrame, ringed: int | None) -> Any:
-    """The places of the records, with one scale on both axes.
+def site_map(
+    problem: Problem, records: pd.DataFrame, ringed: int | None, weakest: pd.DataFrame
+) -> Any:
+    """The places of the records, with the weakest numbered as in their table.
 
     A place with a flagged record is a triangle; the others are circles. Pointing at one
     shows its records.
     """
-    places = problem.unique_sites
-    stretch = np.ones(2)
-    if problem.distance == "degrees":
-        middle = 0.5 * (places[:, 1].min() + places[:, 1].max())
-        stretch[0] = np.cos(np.deg2rad(middle))
-    flat = places * stretch
-    low, span = flat.min(axis=0), np.ptp(flat, axis=0)
-    size, edge = 460.0, 18.0
-    scale = size / float(max(span.max(), np.finfo(float).tiny))
-    frame = np.maximum(span * scale, [0.35 * size, 0.12 * size])
-    at = edge + 0.5 * (frame - span * scale) + (flat - low) * scale
-    at[:, 1] = frame[1] + 2 * edge - at[:, 1]  # SVG counts downwards
+    base = basemap(problem)
     shown = pictured(records)
     drawn = np.unique(problem.site_index[shown["row"]]).size
     radius = float(np.clip(70.0 / np.sqrt(drawn), 2.2, 4.5))
-    marks = _marks(problem, shown, at, radius)
-    bar = None
-    if span.max() > 0:
-        length = round_length(0.4 * frame[0] / scale / stretch[0])
-        bar = length * stretch[0] * scale, f"{length:g} {problem.unit}"
-    below = "north is up"
-    if problem.distance == "planar":
-        below = f"{problem.coord_names[0]} to the right, {problem.coord_names[1]} up"[:60]
+    marks = _marks(problem, shown, base.at, radius)
     flagged = int(records["flagged"].sum())
     label = (
         f"Map of {problem.n_records} records at {problem.n_sites} places; {flagged} flagged "
         f"records are triangles, the others circles. {drawn_of(records)} The table "
-        "of worst records has the numbers."
+        "of weakest records has the numbers."
     ).replace("  ", " ")
-    ring = None if ringed is None else (*at[problem.site_index[ringed]], radius + 7.0)
-    size_of = (*(frame + 2 * edge), 40.0, edge)
-    return pictures().map(*size_of, label, marks, ring, bar, below)
+    ring = None if ringed is None else (*base.at[problem.site_index[ringed]], radius + 7.0)
+    numbered = problem.site_index[weakest["row"].to_numpy(dtype=int)]
+    numbers = _numbers(base.at[numbered], base.width)
+    return pictures().map(base, label, marks, ring, numbers)
+
+
+def _numbers(places: Floats, width: float) -> list[tuple[float, float, str, str]]:
+    """Numbers from 1 on beside places, one list for those that would cover each other.
+
+    Each with its position and the end that it is anchored at.
+    """
+    groups: list[tuple[Floats, list[int]]] = []
+    for number, place in enumerate(places, 1):
+        near = [g for g in groups if np.hypot(*(g[0] - place)) < _APART]
+        if near:
+            near[0][1].append(number)
+        else:
+            groups.append((place, [number]))
+    right = [place[0] > width - 40.0 for place, _ in groups]
+    return [
+        (
+            float(place[0]) + (-7.0 if left else 7.0),
+            float(place[1]) - 7.0,
+            ", ".join(map(str, members)),
+            "end" if left else "start",
+        )
+        for (place, members), left in zip(groups, right, strict=True)
+    ]
 
 
 def _marks(problem: Problem, records: pd.DataFrame, at: Floats, radius: float) -> list[Mark]:
     """One mark a place: circles first, so that no triangle is hidden."""
     texts: dict[int, list[str]] = {}
     count = np.bincount(problem.site_index, minlength=len(at))
-    for row in records.sort_values("sd_after", kind="stable").to_dict("records"):
+    for row in records.sort_values("within_after", kind="stable").to_dict("records"):
         place = texts.setdefault(int(problem.site_index[row["row"]]), [])
         if len(place) < SHOWN:
             place.append(facts(row, problem.unit))
@@ -97,51 +114,51 @@ def drawn_of(records: pd.DataFrame) -> str:
     return f"{shown} records are drawn: the worst, flagged ones, and a random sample of the rest."
 
 
-@dataclass(frozen=True)
-class Axes:
-    """Two logarithmic axes, from the first to the second of two numbers each."""
-
-    x: tuple[float, float]
-    y: tuple[float, float]
-    words: tuple[str, str]
-    width: float = 400.0
-    height: float = 270.0
-    left: float = 76.0
-    top: float = 12.0
-    foot: float = 50.0
-    right: float = 20.0
-
-    def place(self, x: Any, y: Any) -> list[tuple[float, float]]:
-        """Positions on the picture."""
-        inside = (self.width - self.left - self.right, self.height - self.top - self.foot)
-        u = np.log(np.asarray(x) / self.x[0]) / np.log(self.x[1] / self.x[0])
-        v = np.log(np.asarray(y) / self.y[0]) / np.log(self.y[1] / self.y[0])
-        across, down = self.left + u * inside[0], self.top + (1.0 - v) * inside[1]
-        return list(zip(*map(np.atleast_1d, np.broadcast_arrays(across, down)), strict=True))
-
-    def ticks(self, axis: int) -> list[tuple[float, str]]:
-        """Where an axis, 0 for x and 1 for y, has its ticks, and their labels."""
-        from mizani.breaks import breaks_log
-
-        ends = (self.x, self.y)[axis]
-        inside = [t for t in breaks_log(n=5)(ends) if ends[0] <= t * (1 + 1e-9) <= ends[1]]
-        places = [(t, self.y[0]) if axis == 0 else (self.x[0], t) for t in inside]
-        return [(self.place(*p)[0][axis], f"{t:g}") for p, t in zip(places, inside, strict=True)]
-
-    def line(self, name: str, x: tuple[float, float], y: tuple[float, float]) -> Any:
-        """A straight line of a class that the style sheet knows."""
-        return name, *self.place(x[0], y[0])[0], *self.place(x[1], y[1])[0]
+def copies_of(release: Synthesis, record: int) -> Any:
+    """The copies of one record before and after protection, with its true value: a dot a copy."""
+    problem = release.problem
+    truth = float(problem.original()[record])
+    sides = {"protected": release}
+    if release.unprotected is not None:
+        sides = {"unprotected": release.unprotected, **sides}
+    elif release.fit.kind == "unrestricted":
+        sides = {"unprotected": release}
+    shown = {name: side.values[:DOTS, record].astype(float) for name, side in sides.items()}
+    low, high = around(truth, *shown.values(), scale=problem.transform)
+    count = min(release.copies, DOTS)
+    axes = Axes(
+        Axis(low, high, f"{problem.response} in {count} copies", problem.transform),
+        Axis(0.0, float(len(shown)), "", label=None),
+        height=62.0 + 62.0 * len(shown),
+        left=36.0,
+        right=36.0,
+    )
+    dots, rows = [], []
+    for place, (name, values) in enumerate(reversed(shown.items())):
+        lift = np.resize(_LIFTS, values.size)
+        dots += [(name, *at) for at in axes.place(np.sort(values), place + 0.42 + 0.4 * lift)]
+        rows.append((8.0, axes.place(low, place + 0.84)[0][1], name))
+    name = problem.table.index[record]
+    label = f"Copies of record {name} (row {record}): " + "; ".join(
+        f"{which} from {plain(float(v.min()))} to {plain(float(v.max()))}"
+        for which, v in shown.items()
+    )
+    mark = axes.line("truth", (truth, truth), (0.0, float(len(shown))))
+    return pictures().strip(axes, f"{label}; the truth is {plain(truth)}.", dots, rows, mark)
 
 
 def release_size(found: Assessment) -> dict[str, Any]:
-    """The smallest sd left against L, one picture a group of records."""
-    counts = sorted({int(c) for c in np.round(np.geomspace(1, MOST, 30))} | {found.release.copies})
-    table = found.curve(counts)
-    low, high = float(table["known"].min()), float(table["fixed"].max())
-    if found.floor is not None:
-        low, high = min(low, found.floor), max(high, found.floor)
+    """Within what an intruder places the weakest record against L, one picture a group."""
+    counts = sorted({int(c) for c in np.round(np.geomspace(1, MOST, 15))} | {found.release.copies})
+    table = found.placing_curve(counts)
+    table = table[np.isfinite(table[["known", "fixed"]].to_numpy()).all(axis=1)]
+    if table.empty:
+        return {}
+    asked = found.floor_share
+    ends = around(table["known"], table["fixed"], asked or table["known"], scale=LOG)
     axes = Axes(
-        (1.0, float(max(counts))), (low / 1.1, high * 1.1), ("copies released, L", "sd left")
+        Axis(1.0, float(max(counts)), "copies released, L", LOG),
+        Axis(*ends, "weakest placed within +/-", LOG, share),
     )
     return {
         str(group): _size_panel(found, rows, axes, str(group))
@@ -157,35 +174,49 @@ def _size_panel(found: Assessment, table: pd.DataFrame, axes: Axes, group: str) 
         when = "after" if name == last else "before"
         bands.append((when, *(axes.place(rows["copies"], rows[b]) for b in ("known", "fixed"))))
         first, final = float(rows["known"].iloc[0]), float(rows["known"].iloc[-1])
-        words.append(f"{when} protection from {figure(first)} to {figure(final)}")
+        words.append(f"{when} protection {placed_within(first)} to {placed_within(final)}")
     planned = float(found.release.copies)
-    lines = [axes.line("planned", (planned, planned), axes.y)]
-    if found.floor is not None:
-        lines.append(axes.line("floor", axes.x, (found.floor, found.floor)))
+    lines = [axes.line("planned", (planned, planned), (axes.y.low, axes.y.high))]
+    asked = found.floor_share
+    if asked is not None:
+        lines.append(axes.line("floor", (axes.x.low, axes.x.high), (asked, asked)))
     label = (
-        f"Smallest sd left to the intruder, {group} records, from 1 copy to {int(axes.x[1])}, "
-        f"variances known to them: {'; '.join(words)}."
+        f"Within what the weakest of the {group} records is placed, from 1 copy to "
+        f"{int(axes.x.high)}, variances known to the intruder: {'; '.join(words)}."
     )
     return pictures().chart(axes, label, bands, lines)
 
 
-def before_after(records: pd.DataFrame, unit: str) -> Any:
-    """Sd left before protection against after it; below the diagonal the risk rose."""
+def before_after(problem: Problem, records: pd.DataFrame) -> Any:
+    """Within what each record is placed before against after; below the diagonal the risk rose."""
     if records["sd_before"].isna().any():
         return None
     rose = int(np.sum(records["sd_after"] < records["sd_before"]))
     every, left_out = len(records), drawn_of(records)
+    both = np.column_stack(
+        [half_width(problem, records[name].to_numpy()) for name in ("sd_before", "sd_after")]
+    )
+    records = records.assign(before=both[:, 0], after=both[:, 1])
     records = pictured(records).sort_values("flagged", kind="stable")
-    both = records[["sd_before", "sd_after"]].to_numpy()
-    ends = float(both.min()) / 1.15, float(both.max()) * 1.15
-    axes = Axes(ends, ends, ("sd left before protection", "sd left after"), height=360)
+    records = records[np.isfinite(records[["before", "after"]].to_numpy()).all(axis=1)]
+    if records.empty:
+        return None
+    ends = around(records["before"], records["after"], scale=LOG)
+    words = ("placed within +/-, before protection", "placed within +/-, after protection")
+    before, after = (Axis(*ends, said, LOG, share) for said in words)
+    axes = Axes(before, after, height=360)
     marks = [
-        (*at, 6.5 if row["flagged"] else 3.0, row["flagged"], facts(row, unit))
-        for at, row in zip(axes.place(*both.T), records.to_dict("records"), strict=True)
+        (*at, 6.5 if row["flagged"] else 3.0, row["flagged"], facts(row, problem.unit))
+        for at, row in zip(
+            axes.place(records["before"], records["after"]),
+            records.to_dict("records"),
+            strict=True,
+        )
     ]
     label = (
-        f"Sd left to the intruder after protection against before it, {every} records; "
-        f"{rose} lie below the diagonal, where it is smaller after protection. {left_out}"
+        "Within what share of its value the intruder places each record after protection against "
+        f"before it, {every} records; {rose} lie below the diagonal, where they are placed more "
+        f"narrowly after protection. {left_out}"
     ).strip()
     return pictures().chart(axes, label, [], [axes.line("planned", ends, ends)], marks)
 
@@ -205,15 +236,3 @@ def interval(row: pd.Series, rows: pd.DataFrame) -> Any:
         *(at(row[end]) for end in ("low", "high", "estimate")),
         [at(value) for value in original],
     )
-
-
-def round_length(most: float) -> float:
-    """The largest of 1, 2 and 5 times a power of ten that is not above a length.
-
-    Examples
-    --------
-    >>> round_length(0.37), round_length(1200.0)
-    (0.2, 1000.0)
-    """
-    power = 10.0 ** math.floor(math.log10(most))
-    return float(f"{max(m for m in (1, 2, 5) if m * power <= most * (1 + 1e-9)) * power:.1g}")

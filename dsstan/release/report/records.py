@@ -13,13 +13,17 @@ from dsstan.core.arrays import Floats
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.report.words import exact, figure, percent
 from dsstan.risk.assessment import Assessment
+from dsstan.risk.placing import half_width, placed_within
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
 
 
 WORST = 20
-"""Rows of the table of worst records."""
+"""Rows of the table of worst records in the appendix."""
+
+WEAKEST = 10
+"""Records that the body of the report shows."""
 
 PICTURED = 3000
 """Records that a picture shows at most."""
@@ -63,8 +67,9 @@ def record_table(release: Synthesis, risks: Assessment) -> pd.DataFrame:
     """One row a record, in the order of the table.
 
     Columns ``label``, ``row``, ``flagged``, ``neighbour``, ``share_before``, ``share_after``
-    and, with an assessment, ``sd_none``, ``sd_before``, ``sd_after``, ``sd_fixed`` and
-    ``exposure``. What there is not is NaN.
+    and, with an assessment, ``sd_none``, ``sd_before``, ``sd_after``, ``sd_fixed``, ``exposure``,
+    and ``within_none``, ``within_before`` and ``within_after``, half the intruder's 95% interval as
+    a share of the value. What there is not is NaN.
     """
     problem, fit = release.problem, release.fit
     found = risks.records
@@ -91,8 +96,21 @@ def record_table(release: Synthesis, risks: Assessment) -> pd.DataFrame:
             "sd_after": column(f"sd_known_{count}_{after}"),
             "sd_fixed": column(f"sd_fixed_{count}_{after}"),
             "exposure": column("exposure"),
+            **_within(release, risks),
         }
     )
+
+
+def _within(release: Synthesis, risks: Assessment) -> dict[str, Floats]:
+    """Within what share of its value each record is placed, by the sds that are reported."""
+    sds: dict[str, Floats | None] = dict.fromkeys(("none", "before", "after"))
+    if risks.after is not None:
+        sds = {"none": risks.after.leave_one_out, "before": risks.sd_before, "after": risks.sd}
+    none = np.full(release.problem.n_records, np.nan)
+    return {
+        f"within_{when}": none if sd is None else half_width(release.problem, sd)
+        for when, sd in sds.items()
+    }
 
 
 def columns(table: pd.DataFrame, unit: str, near: str) -> list[Column]:
@@ -120,6 +138,12 @@ def worst(table: pd.DataFrame, rows: int = WORST) -> pd.DataFrame:
     return table.sort_values("sd_after", kind="stable").head(rows)
 
 
+def weakest(table: pd.DataFrame, rows: int = WEAKEST) -> pd.DataFrame:
+    """The records that an intruder places most narrowly; none where there is no intruder."""
+    known = table[table["within_after"].notna()]
+    return known.sort_values("within_after", kind="stable").head(rows)
+
+
 def pictured(table: pd.DataFrame) -> pd.DataFrame:
     """The records that a picture shows: all, or of many those at most risk and some others.
 
@@ -135,6 +159,12 @@ def pictured(table: pd.DataFrame) -> pd.DataFrame:
     return table.iloc[np.sort(np.concatenate([kept.to_numpy(), chosen]))]
 
 
+def named(row: Mapping[Any, Any]) -> str:
+    """A record by its label, and by its row counted from 0 where that says more."""
+    label, number = str(row["label"]), row["row"]
+    return label if label == str(number) else f"{label} (row {number})"
+
+
 def facts(row: Mapping[Any, Any], unit: str) -> str:
     """What the map says of one record."""
     flagged = "flagged" if row["flagged"] else "not flagged"
@@ -142,12 +172,9 @@ def facts(row: Mapping[Any, Any], unit: str) -> str:
         f"Record {row['label']} (row {row['row']}), {flagged}",
         f"neighbour at {figure(row['neighbour'])} {unit}",
     ]
-    for name, words, shown in (
-        ("share", "copies near the truth", percent),
-        ("sd", "sd left", figure),
-    ):
-        values = [(when, row[f"{name}_{when}"]) for when in ("before", "after")]
-        parts = [f"{shown(value)} {when}" for when, value in values if not np.isnan(value)]
-        if parts:
-            lines.append(f"{words}: {', '.join(parts)}")
+    said = {"none": "without any copy", "before": "before protection", "after": "after it"}
+    values = [(words, row[f"within_{when}"]) for when, words in said.items()]
+    parts = [f"{placed_within(value)} {words}" for words, value in values if not np.isnan(value)]
+    if parts:
+        lines.append(f"placed within: {', '.join(parts)}")
     return "\n".join(lines)

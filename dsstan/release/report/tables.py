@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.report.pictures import interval
+from dsstan.release.report.records import named
 from dsstan.release.report.words import NOTHING, between, figure, percent, plural
 from dsstan.release.verdicts import placing_rows
 from dsstan.risk.assessment import Assessment
@@ -137,10 +141,48 @@ def placing(found: Assessment) -> Table:
         {"records": f"{row.group} records", "": row.text} | row.cells
         for row in sorted(placing_rows(found), key=lambda row: row.group)
     ]
-    caption = "How near to the truth the public files alone get"
+    caption = "What the public files alone give"
     if found.after is not None:
-        caption = "How near to the truth an intruder gets who knows all other records"
+        caption = "What an intruder works out who knows all other records"
     return Table(rows, caption, stub="", group="records")
+
+
+def weakest(table: pd.DataFrame, found: Assessment) -> Table:
+    """The records that an intruder places most narrowly, numbered as on the map."""
+    done = set() if found.exact is None else set(found.exact.records["position"])
+    rows = [
+        {
+            "no.": str(number),
+            "record": named(row) + (", flagged" if row["flagged"] else ""),
+            **{
+                words: placed_within(row[f"within_{when}"])
+                for when, words in _STAGES.items()
+                if not np.isnan(row[f"within_{when}"])
+            },
+            "by": "exact" if row["row"] in done else "bound",
+        }
+        for number, row in enumerate(table.to_dict("records"), 1)
+    ]
+    return Table(rows, "Placed within, 95% certain", stub="no.", left=("record",))
+
+
+_STAGES = {"none": "no release", "before": "unprotected", "after": "protected"}
+
+
+def subgroups(table: pd.DataFrame, response: str) -> Table:
+    """The mean of the response in groups of records, data beside copies."""
+    rows = [
+        {
+            "by": str(row["by"]),
+            "group": str(row["group"]),
+            "records": f"{row['records']:,}",
+            "data": figure(row["data"], 4),
+            "copies": figure(row["copies"], 4),
+            "from, to": f"{figure(row['least'], 4)} to {figure(row['most'], 4)}",
+        }
+        for row in table.to_dict("records")
+    ]
+    return Table(rows, f"Mean {response} by subgroup", stub="group", group="by")
 
 
 def exact(found: Assessment) -> Table | None:
@@ -222,8 +264,15 @@ def distribution(found: Marginals) -> Table:
     return Table(rows, caption, stub="values of")
 
 
-def estimates(kept: Utility) -> Table:
-    """The analyst's regression on the original and on the copies, intervals drawn."""
+def estimates(kept: Utility, spatial: Utility | None = None) -> Table:
+    """The analyst's regression on the original and on the copies, intervals drawn.
+
+    Beside least squares stands the regression that counts spatial correlation, where it is of the
+    same terms.
+    """
+    beside = {}
+    if spatial is not None:
+        beside = {(row["source"], row["term"]): row for row in spatial.table.to_dict("records")}
     rows = []
     for term, of_term in kept.table.groupby("term", sort=False):
         for _, row in of_term.iterrows():
@@ -237,10 +286,21 @@ def estimates(kept: Utility) -> Table:
                         f"{figure(row['low'], 4)} to {figure(row['high'], 4)}"
                     ),
                     "drawn": interval(row, of_term),
+                    **_beside(beside.get((row["source"], row["term"]))),
                 }
             )
     caption = f"Least squares {kept.formula}; dashed: estimate from the original"
     return Table(rows, caption, stub="estimated from", group="term", left=("drawn",))
+
+
+def _beside(row: Mapping[Any, Any] | None) -> dict[str, str]:
+    """The same term by generalised least squares."""
+    if row is None:
+        return {}
+    return {
+        "GLS estimate": figure(row["estimate"], 4),
+        "GLS interval": f"{figure(row['low'], 4)} to {figure(row['high'], 4)}",
+    }
 
 
 def _when(name: str, fits: list[str]) -> str:
