@@ -199,6 +199,7 @@ def protect_to(
     """
     begin = time.perf_counter()
     asked = Floor.parse(floor)
+    asked.check_scale(problem.transform)
     _check(problem, copies, least_copies, protections, start)
     root = root_seed(seed)
     settings = {**({} if start is None else settings_of(start)), **fitting, "progress": progress}

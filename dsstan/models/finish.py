@@ -155,6 +155,7 @@ def finish_fit(
             chosen=chosen,
             nearest=weights.nearest,
             threshold=weights.threshold,
+            unit=request.problem.unit,
         )
         checks = (*checks, share)
         protected = protection_notes(

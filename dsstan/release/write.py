@@ -118,7 +118,7 @@ def write_release(
         lists it.
     pictures
         Draw pictures as PNG into ``confidential/pictures``
-        (:func:`dsstan.release.pictures.draw.draw_pictures`).
+        (``draw_pictures`` of ``dsstan.release.pictures.draw``).
 
     Returns
     -------

@@ -12,6 +12,7 @@ import numpy as np
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
+from dsstan.core.spelling import spelled
 from dsstan.table.formulas.formula import ResponseTransform
 from dsstan.table.problem import Problem
 
@@ -23,6 +24,9 @@ QUANTILE_95 = 1.96
 
 ONE_SIDED_95 = 1.645
 """How far a normal 95% interval reaches that is open at one end, in sds."""
+
+LARGEST_LOG_SD = 3.0
+"""Largest sd that is taken for a floor on a log scale: a factor of 350 up and down at 95%."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class Floor:
         beyond the transform's domain the upper one decides, at 1.645 sds. Records without a value,
         or of value 0, have 0: nothing lies within p% of them.
         """
+        self.check_scale(problem.transform)
         if self.sd is not None:
             return np.full(problem.n_records, self.sd)
         assert self.share is not None
@@ -90,6 +95,23 @@ class Floor:
         both = 0.5 * (upper + lower) / QUANTILE_95
         least = np.where(np.isfinite(lower), both, upper / ONE_SIDED_95)
         return np.asarray(np.nan_to_num(least, nan=0.0))
+
+    def check_scale(self, transform: ResponseTransform) -> None:
+        """Refuse an sd on a log scale that must have been meant as a percentage.
+
+        Raises
+        ------
+        InputError
+            If it asks that nobody be placed within a factor of hundreds.
+        """
+        if self.sd is None or transform.name == "identity" or self.sd <= LARGEST_LOG_SD:
+            return
+        text = f"{self.sd:g}%"
+        fix = f"for {text} type {spelled('floor', text)}" if self.sd < 100 else "give a percentage"
+        raise InputError(
+            f"a floor of {self.sd:g} is an sd on the scale of {transform.name}, which no release "
+            f"leaves (at most {LARGEST_LOG_SD:g} is taken): {fix}"
+        )
 
     def meaning(self, values: Floats, transform: ResponseTransform, name: str) -> str:
         """What it asks for at the median of a response, in its own unit. Confidential.

@@ -215,3 +215,37 @@ def test_degrees_and_metres_of_the_same_names_are_told_apart(inside, homes, plac
     found = tomllib.loads((place / "job.toml").read_text())
     assert found["coords"] == ["site_lon", "site_lat"]
     assert found["distance"] == distance
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("log(value) ~ rooms", "rooms"),
+        ("log(prise) ~ 1", "prise"),
+        ("log(value ~ 1", "log(value"),
+    ],
+)
+def test_a_formula_that_does_not_fit_the_table_is_refused_before_a_job_is_written(
+    inside,  # noqa: F811
+    homes,
+    place,
+    formula,
+    said,
+):
+    done = inside("init", "job.toml", "--table", "homes.csv", "--formula", formula)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (place / "job.toml").exists()
+
+
+def test_the_comment_on_the_threshold_names_its_unit(inside, homes, place):  # noqa: F811
+    inside("init", "job.toml", "--table", "homes.csv")
+    text = (place / "job.toml").read_text()
+    comment = re.search(r"((?:# .*\n)+)# threshold = ", text)[1].replace("\n# ", " ")
+    assert "In kilometres" in comment
+
+
+def test_the_comment_without_a_table_names_both_units(inside, place):  # noqa: F811
+    inside("init", "job.toml")
+    text = (place / "job.toml").read_text().replace("\n# ", " ")
+    assert 'In the unit of the coordinates; kilometres under distance = "projected".' in text

@@ -92,10 +92,11 @@ def test_copies_beyond_the_draws_name_both_ways_out() -> None:
 
 def test_a_rule_that_flags_most_names_the_distance_that_flags_half_at_most() -> None:
     nearest = np.arange(1.0, 10.0)
-    check = most_flagged(7, 9, chosen=False, nearest=nearest, threshold=3.0)
+    check = most_flagged(7, 9, chosen=False, nearest=nearest, threshold=3.0, unit="kilometre")
     [threshold] = map(float, re.findall(r"threshold=([\d.]+)", check.advice))
     assert np.sum(nearest >= threshold) == 4
-    assert "(3 now)" in check.advice
+    assert "in kilometres, which" in check.advice
+    assert "(3 kilometres now)" in check.advice
 
 
 @pytest.mark.parametrize(

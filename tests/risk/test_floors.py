@@ -11,8 +11,10 @@ from scipy.stats import norm
 import dsstan as ds
 from conftest import small_table
 from dsstan.core.errors import InputError
+from dsstan.core.spelling import JOB, options_typed_in
 from dsstan.risk.assessment import assess
 from dsstan.risk.floors import Floor, as_floor
+from dsstan.table.formulas.parsing import ResponseTransform
 
 ALIKE = 1e-12
 """Rounding of a few additions and one logarithm."""
@@ -135,3 +137,14 @@ def test_the_sd_reported_is_exact_where_it_was_computed_and_never_above_the_uppe
     higher = exact.assign(sd=1e3, interval=1e3, sd_leave_one_out=1e3)
     made = dataclasses.replace(found, exact=dataclasses.replace(found.exact, records=higher))
     np.testing.assert_array_equal(made.sd[rows], found.exact.records["sd_fixed"])
+
+
+def test_a_percentage_that_was_typed_as_a_number_is_refused_with_what_to_type():
+    log = ResponseTransform("log")
+    with pytest.raises(InputError, match=r'an sd on the scale of log.*for 20% type floor="20%"'):
+        Floor.parse(20).check_scale(log)
+    with options_typed_in(JOB), pytest.raises(InputError, match='type floor = "20%"'):
+        Floor.parse(20).check_scale(log)
+    Floor.parse(20).check_scale(ResponseTransform("identity"))
+    Floor.parse(0.2).check_scale(log)
+    Floor.parse("20%").check_scale(log)

@@ -91,7 +91,7 @@ def test_records_that_may_not_be_smoothed_are_counted_with_the_cause(free, candi
 
 
 def test_a_record_known_better_without_any_copy_is_told(free, candidates):
-    message = solved(free, "preserving", candidates, floor=5.0, refits=1).message
+    message = solved(free, "preserving", candidates, floor=2.9, refits=1).message
     assert "known better than that without any copy" in message
 
 

@@ -35,7 +35,7 @@ from dsstan.table.coordinates import from_columns, geometry_name
 from dsstan.table.degrees import could_be_degrees, is_latitude, is_longitude
 from dsstan.table.dialect import Dialect, DialectError
 from dsstan.table.formats.kinds import format_of
-from dsstan.table.formulas.formula import parse
+from dsstan.table.formulas.formula import build_design, parse
 
 WIDTH = 96
 """Of the comments."""
@@ -139,7 +139,7 @@ def init_command(
         raise InputError(f"{job} exists and is not overwritten; choose another name")
     if not job.absolute().parent.is_dir():
         raise InputError(f"{job.absolute().parent} is no folder; make it first")
-    filled: dict[str, Any] = {"formula": formula, "coords": coords}
+    filled: dict[str, Any] = {"formula": formula, "coords": coords, "distance": None}
     columns = proposal = None
     said: list[str] = []
     to_fill = dict(PLACEHOLDERS)
@@ -151,13 +151,15 @@ def init_command(
         proposal = propose(columns)
         filled["table"] = _from_folder_of(job, table)
         filled["coords"] = coords or proposal.coords
+        if formula is not None:
+            build_design(parse(formula), columns, missing=True)  # refuses what does not fit it
         filled["distance"] = proposal.distance
     if out_folder is not None:
         filled["out"] = _from_folder_of(job, out_folder)
     filled["floor"] = FLOOR
     filled["publish"] = []
     known = {key: value for key, value in filled.items() if value is not None}
-    notes = {"floor": floor_note(columns, formula)}
+    notes = {"floor": floor_note(columns, formula), "threshold": unit_note(filled["distance"])}
     if columns is not None:
         notes["publish"] = columns_note(columns, formula, filled["coords"])
     _write(job, job_text(synthesise, known, proposal, to_fill, name=job.name, notes=notes))
@@ -204,6 +206,14 @@ def floor_note(table: pd.DataFrame | None, formula: str | None) -> str:
         return ""
     meaning = Floor.parse(FLOOR).meaning(values, parsed.transform, _printable(parsed.response))
     return f" In this table: {meaning}."
+
+
+def unit_note(distance: str | None) -> str:
+    """The unit of a threshold, which follows from how distances are measured."""
+    units = {"degrees": "degrees", "projected": "kilometres"}
+    known = units.get(str(distance), "the unit of the coordinates")
+    others = "" if distance in units else '; kilometres under distance = "projected"'
+    return f" In {known}{others}."
 
 
 def columns_note(table: pd.DataFrame, formula: str | None, coords: tuple[str, str] | None) -> str:

@@ -41,6 +41,8 @@ def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: R
     floor = as_floor(writing.floor)
     check_attribution(writing.attribution)
     check_search(options, writing)
+    if floor is not None:
+        floor.check_scale(parse(source.formula).transform)
     SESSION.targets.append(target)
     if how.dry_run:
         with phases(("reading", "rehearsal")):

@@ -61,11 +61,12 @@ def wider_decay(bounds: tuple[float, float], *, low: bool, high: bool) -> str:
     return f"{spelled('phi_bounds', rounded, of='priors')} ({now}), or a reason why it ends there"
 
 
-def fewer_flagged(nearest: Floats, now: float) -> str:
-    """A distance that flags half of the records at most; the one ``now``."""
+def fewer_flagged(nearest: Floats, now: float, unit: str) -> str:
+    """A distance that flags half of the records at most; the one ``now``, and their unit."""
     middle = float(np.sort(nearest)[::-1][len(nearest) // 2])
     half = float(f"{1.01 * middle:.3g}")
-    return f"{spelled('threshold', half)}, which flags half at most ({now:.3g} now)"
+    typed = spelled("threshold", half)
+    return f"{typed}, in {unit}s, which flags half at most ({now:.3g} {unit}s now)"
 
 
 def fewer_copies(copies: int, worst_ess: float, settings: SamplerSettings) -> str:

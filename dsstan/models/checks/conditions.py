@@ -258,6 +258,7 @@ def most_flagged(
     chosen: bool,
     nearest: Floats | None = None,
     threshold: float = np.nan,
+    unit: str = "coordinate unit",
 ) -> Check:
     """Whether more than half of the records are flagged.
 
@@ -270,6 +271,8 @@ def most_flagged(
     nearest, threshold
         Distances to the nearest neighbour, shape (N,), and that from which a record is flagged;
         None where no distance flags.
+    unit
+        Of both.
     """
     share = flagged / records
     worst = "warning" if chosen else "failure"
@@ -280,7 +283,7 @@ def most_flagged(
         worst if share > FLAGGED_SHARE else "ok",
         advice="give fewer records a weight"
         if nearest is None or chosen
-        else fewer_flagged(nearest, threshold),
+        else fewer_flagged(nearest, threshold, unit),
         condition="most-flagged",
     )
 
