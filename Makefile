@@ -4,7 +4,7 @@
 # make docs   builds the pages into docs/_build/html, every example run in full
 # make check  formatting, lint, complexity, the arrows between the rooms, types
 # make trust  injects faults into real runs and writes docs/trust-table.md
-# make kills  kills the demo 100 times at random moments
+# make kills  kills run, publish and compare 100 times at random moments
 # make dist   builds wheel and sdist into dist/ and has twine check them
 # make advisories OSV=all.zip  writes requirements/advisories.json from OSV's export of PyPI
 # make lock   pins all environments with hashes; make sbom, make audit: what is in them

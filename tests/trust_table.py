@@ -106,10 +106,10 @@ def write_table(folder: Path) -> None:
         lines += [
             "## Kills at random moments",
             "",
-            f"`python tests/kills.py`: {tally['runs']} runs of the demo, {tally['killed']} of them "
-            f"killed by SIGKILL before their end. Whole releases {tally['whole']}, none "
-            f"{tally['none']}, **half releases {tally['half']}**. Files left outside releases "
-            f"{tally['leftovers']}; after `dsstan doctor --clean` "
+            f"`python tests/kills.py`: {tally['runs']} calls of {tally['commands']}, "
+            f"{tally['killed']} of them killed by SIGKILL before their end. Whole releases "
+            f"{tally['whole']}, none {tally['none']}, **half releases {tally['half']}**. Files "
+            f"left outside releases {tally['leftovers']}; after `dsstan doctor --clean` "
             f"**{tally['left_after_clean']}**.",
             "",
         ]
