@@ -513,7 +513,7 @@ def fail_at(monkeypatch, where, error):
         "copies": (pd.DataFrame, "to_csv"),
         "metadata": (module, "metadata"),
         "confidential": (module, "_write_confidential"),
-        "draws": (pd.DataFrame, "to_parquet"),
+        "draws": (module, "write_parquet"),
         "settings": (module, "settings"),
         "rename": (Path, "rename"),
     }[where]
