@@ -94,7 +94,7 @@ def usefulness(release: Synthesis) -> Usefulness:
         found("The variogram", lambda: _variogram(release)),
         {name: value_map(problem, values, edges, name) for name, values in maps.items()},
         class_words(edges),
-        None if said is None else str(said),
+        None if said is None else ". ".join(str(said).splitlines()),
         found("The regression that counts spatial correlation", lambda: _spatial(release)),
         groups(release),
         absent,
