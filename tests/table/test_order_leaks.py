@@ -132,3 +132,10 @@ def test_many_records_are_judged_as_few_are(rare):
     assert ranks_like_response(np.exp(response), response)
     assert rare or not ranks_like_response(far, response)
     assert not ranks_like_response(pd.Series(rng.permutation(response)), response)
+
+
+def test_a_short_column_in_exactly_the_opposite_order_is_found():
+    """Too short for a correlation of ranks to count."""
+    response = np.array([3.0, 1.0, 2.0, 5.0, 4.5])
+    assert ranks_like_response(pd.Series(10.0 - response**2), pd.Series(response))
+    assert not ranks_like_response(pd.Series([1.0, 2.0, 5.0, 3.0, 4.0]), pd.Series(response))
