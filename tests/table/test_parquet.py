@@ -22,6 +22,7 @@ from dsstan.copies.published import check_public
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import CoordinateError, FormulaError, InputError, ReleaseError, TableError
 from dsstan.release import parquet_copies as copies_module
+from dsstan.release.copy_files import how_written
 from dsstan.release.reading import read_release
 from dsstan.release.write import _write_public, write_release
 from dsstan.table import parquet_source as source_module
@@ -117,7 +118,8 @@ def written(problem, folder, copies=3, **more):
     folder.mkdir()
     release = drawn(problem, copies, **more)
     check_public(release)
-    _write_public(release, folder, "parquet", "refuse", None, page=True)
+    how = how_written(problem.table, "parquet", "refuse", by_row_groups=problem.by_row_groups)
+    _write_public(release, folder, how, page=True)
     return folder
 
 
@@ -278,9 +280,9 @@ def test_a_whole_release_by_vecchias_approximation(tmp_path):
     common |= dict(covariance=Vecchia(neighbours=6), by_row_groups=True)
     release = ds.protect(file, "log(price) ~ scale(area) + town", **common)
     assert isinstance(release.problem, ParquetProblem)
-    with pytest.raises(InputError, match="--format parquet"):
-        release.write(tmp_path / "csv")
-    out = release.write(tmp_path / "out", format="parquet")
+    with pytest.raises(InputError, match="read by row groups is released as Parquet"):
+        release.write(tmp_path / "csv", format="csv")
+    out = release.write(tmp_path / "out")
     assert (out / "confidential").stat().st_mode & 0o777 == 0o700
     assert (out / "confidential" / "report.html").is_file()
     table = pd.read_parquet(file)
@@ -317,7 +319,7 @@ def test_the_command_takes_a_file_and_a_folder_by_row_groups(tmp_path):
         call = list(map(str, [*command, *more]))
         return subprocess.run(call, capture_output=True, text=True, timeout=300)
 
-    refused = run()
+    refused = run("--format", "csv")
     assert refused.returncode == 2
     assert "--format parquet" in refused.stderr
     planned = run("--format", "parquet", "--dry-run", "--json")
