@@ -105,20 +105,15 @@ def verdict_screen(
     """FIT, DISCLOSURE, and what follows from both."""
     verdicts = verdict_lines(release, found, accepted)
     lines = [part for v in verdicts for part in wrapped(str(v), COLOURS[v.severity])]
-    said = answer(verdicts)
+    said = answer(verdicts, _open_warnings(release, found), "the report")
     if accepted:
         said += f"; accepted: {accepted}"
-    elif said == FREE:
-        said += _open_warnings(release, found)
     return [*lines, ScreenLine(_clipped(said), "bold")]
 
 
-def _open_warnings(release: Synthesis, found: Assessment) -> str:
+def _open_warnings(release: Synthesis, found: Assessment) -> list[str]:
     """Warnings of the report that are in neither verdict."""
-    titles = [one.title for one in findings(release, found) if one.severity == "warning"]
-    if len(titles) > 1:
-        return f"; {len(titles)} warnings are open, see the report"
-    return f"; open warning: {titles[0]}" if titles else ""
+    return [one.title for one in findings(release, found) if one.severity == "warning"]
 
 
 def step_screen(step: Synthesis, found: Assessment, estimates: Utility | None) -> list[ScreenLine]:

@@ -7,6 +7,7 @@ the floor. Neither stands for the other. Screens and the report share these word
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,15 +91,20 @@ def meanings(release: Synthesis) -> dict[str, str]:
     return {name: CONDITIONS[name] for name in unmet(release) if name in CONDITIONS}
 
 
-def answer(lines: tuple[VerdictLine, VerdictLine]) -> str:
-    """Whether the release may be published, by both verdicts."""
+def answer(
+    lines: tuple[VerdictLine, VerdictLine], warnings: Sequence[str] = (), where: str = ""
+) -> str:
+    """Whether the release may be published, by both verdicts; beside a yes the warnings of the
+    report that are in neither, or where they stand."""
     fit, disclosure = lines
     missed = disclosure.severity == "failure" and not disclosure.more
     if missed or fit.severity == "failure":
         return "Do not publish as it is"
     if any(line.severity != "ok" for line in lines):
         return "Publish only with a reason"
-    return FREE
+    if len(warnings) > 1:
+        return f"{FREE}; {len(warnings)} warnings are open, see {where}"
+    return f"{FREE}; open warning: {warnings[0]}" if warnings else FREE
 
 
 @dataclass(frozen=True)

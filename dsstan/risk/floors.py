@@ -137,7 +137,7 @@ class Floor:
         else:
             half = transform.half_length(middle, QUANTILE_95 * float(self.sd or 0.0))[0]
         return (
-            f"at the median {name} of {_short(middle[0])} nobody may be placed within "
+            f"at the median {name} of {_short(middle[0], 4)} nobody may be placed within "
             f"+/-{_short(half)} at 95%"
         )
 
@@ -154,9 +154,9 @@ FloorLike = Floor | float | str
 """An sd, or a percentage as text, is taken for a floor."""
 
 
-def _short(value: float) -> str:
-    """A value to two digits."""
-    return f"{float(f'{value:.2g}'):,.10g}"
+def _short(value: float, digits: int = 2) -> str:
+    """A value to so many digits."""
+    return f"{float(f'{value:.{digits}g}'):,.10g}"
 
 
 def as_floor(given: FloorLike | None) -> Floor | None:

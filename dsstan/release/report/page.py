@@ -101,7 +101,7 @@ def _context(
     records = _records.record_table(release, risks)
     weakest = _records.weakest(records)
     ringed = None if whole is None else whole.rose_most
-    useful = usefulness(release)
+    useful, found = usefulness(release), _content.findings(release, risks)
     own = kept is not None and kept.formula == problem.formula
     return {
         "problem": problem,
@@ -109,14 +109,14 @@ def _context(
         "assessment": whole,
         "verdicts": (lines := verdict_lines(release, risks, accepted)),
         "meanings": meanings(release),
-        "answer": answer(lines),
+        "answer": answer(lines, [f.title for f in found if f.severity == "warning"], "below"),
         "placing": _tables.placing(risks),
         "guesses": GUESSES,
         "paper_shares": PAPER_SHARES,
         "absence": risks.absence,
         "exact": None if whole is None else _tables.exact(whole),
         "effect": risks.effect_of_protection() if risks.before is not None else None,
-        "findings": _content.findings(release, risks),
+        "findings": found,
         **_content.data_and_settings(release),
         "posterior": _tables.posterior(fits),
         "checks": _tables.checks(fits),
