@@ -330,17 +330,15 @@ def test_an_attack_on_copies_takes_their_effect_and_their_number(kept, effect):
     assert attack(release, copies=9, draws=5, progress=False).copies == 9
 
 
-def test_of_other_numbers_of_copies_the_worse_of_share_and_plan_is_reported(kept):
+def test_fewer_copies_have_a_share_of_the_information_and_more_at_least_what_is_planned(kept):
     release = ds.synthesise(kept, 6, seed=1, progress=False)
     found, plan = attack(release, progress=False), attack(kept, copies=6, progress=False)
     found = dataclasses.replace(found, margin=(1.0, 1.0))
-    own = found.sd() ** -2 - found.leave_one_out**-2
-    for count in (1, 2, 5, 12):
-        gain = found.sd(count) ** -2 - found.leave_one_out**-2
-        planned = plan.sd(count) ** -2 - plan.leave_one_out**-2
-        worse = np.maximum(own * count / 6, planned)
-        most = own if count < 6 else np.inf  # some of the copies tell no more than all
-        np.testing.assert_allclose(gain, np.minimum(worse, most), rtol=1e-8)
+    prior = found.leave_one_out**-2
+    fewer, own, more = (found.sd(k) ** -2 - prior for k in (2, 6, 12))
+    planned = plan.sd(12) ** -2 - plan.leave_one_out**-2
+    np.testing.assert_allclose(fewer, own / 3, rtol=1e-8)
+    np.testing.assert_allclose(more, np.maximum(2 * own, planned), rtol=1e-6)
 
 
 # --- A plan --------------------------------------------------------------------------------

@@ -99,9 +99,9 @@ class Attack:
         Parameters
         ----------
         copies
-            L; by default the number released or planned. Another number than was released has
-            at least its proportional share of the information, and at least what is planned for
-            as many (the 95% quantile over sets of draws), but fewer no more than all.
+            L; by default the number released or planned. Fewer copies than were released
+            have a proportional share of the information. More have at least that, and at least
+            what is planned for as many (the 95% quantile over sets of draws).
         variances
             ``"fixed"``: their draws reveal nothing, the upper bound; ``"known"``:
             the intruder knows each, the lower bound. Of a release both have their margin.
@@ -133,7 +133,7 @@ class Attack:
             error = 0.5 * count * self.error / whole
         else:
             others = whole - self.own_information(count, variances)
-            plan, known = count != self.released, variances == "known"
+            plan, known = count > (self.released or 0), variances == "known"
             error = spread_of_sd(self.by_draw[int(known)], count, others, plan=plan)
             if known and count:
                 # What the released draws of the variances reveal is a sum of L squares.
@@ -154,15 +154,11 @@ class Attack:
         if variances not in ("fixed", "known"):
             raise InputError('variances must be "fixed" or "known"')
         known = variances == "known"
-        each = self.information + (self.leak if known else 0.0)
-        if self.by_draw is None or count in (0, self.released):
-            return np.asarray(count * each)
+        own = count * (self.information + (self.leak if known else 0.0))
+        if self.by_draw is None or count <= (self.released or 0):
+            return np.asarray(own)
         planned = planned_information(self.by_draw[int(known)], count)
-        if self.released is None:
-            return planned
-        # No copies among the released tell more than all of them.
-        most = self.released * each if count < self.released else np.inf
-        return np.minimum(np.maximum(count * each, planned), most)
+        return planned if self.released is None else np.maximum(own, planned)
 
     def planned(self, count: int) -> Floats:
         """Information to expect of so many more copies of this fit, variances known, shape (N,)."""
