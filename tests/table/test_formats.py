@@ -19,6 +19,7 @@ from dsstan.release.copy_files import check_copies, how_written
 from dsstan.release.reading import read_table
 from dsstan.table.as_read import AS_READ, Asked
 from dsstan.table.formats import labelled
+from dsstan.table.formats.excel import write_excel
 from dsstan.table.formats.kinds import FORMATS, format_named, format_of, stem_of
 from dsstan.table.formats.round_trip import differing_rows
 from dsstan.table.formats.sizes import RowsError
@@ -188,6 +189,12 @@ def test_excel_keeps_kinds_formats_and_text_that_begins_like_a_formula(tmp_path)
     assert found["H2"].data_type == "s"
     assert found["D2"].number_format == "0.0%"
     assert found["I2"].is_date
+
+
+def test_a_workbook_keeps_every_digit_of_a_number(tmp_path):
+    values = [0.1 + 0.2, 1 / 3, 1e-300, 123456.789012345678, 2.0]
+    write_excel(pd.DataFrame({"v": values}), tmp_path / "v.xlsx", None, ())
+    assert pd.read_excel(tmp_path / "v.xlsx")["v"].tolist() == values
 
 
 def stata(folder):

@@ -27,7 +27,7 @@ __all__ = ["read_excel", "write_excel"]
 MOST_ROWS, MOST_COLUMNS = 2**20, 2**14
 """Of a sheet, the header counted."""
 
-_FORMULA, _ERROR, _TEXT = "f", "e", "s"
+_FORMULA, _ERROR, _TEXT, _NUMBER = "f", "e", "s", "n"
 """Kinds of cells, as a workbook calls them."""
 
 _EXACT = 2**53
@@ -188,7 +188,9 @@ def write_excel(
 
     def cell(value: Any, shown: str | None = None) -> Any:
         made_of = openpyxl.cell.WriteOnlyCell(sheet, value=value)
-        if isinstance(value, str):
+        if isinstance(value, float):
+            made_of.value, made_of.data_type = repr(value), _NUMBER  # else it loses its 17th digit
+        elif isinstance(value, str):
             made_of.data_type = _TEXT  # else "=1+1" would be a formula, and "#N/A" an error
         if shown is not None:
             made_of.number_format = shown
