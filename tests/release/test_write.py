@@ -502,7 +502,7 @@ def test_a_parent_that_refuses_to_be_written_gives_one_clear_error(release):
 
 
 def test_an_unknown_format_is_refused(release, tmp_path):
-    with pytest.raises(InputError, match="one of csv, .*xlsx"):
+    with pytest.raises(InputError, match=r"one of csv, .*xlsx"):
         release.write(tmp_path / "r", format="wk1")
     assert names(tmp_path) == set()
 
