@@ -63,7 +63,8 @@ def test_every_optional_library_is_in_the_extra_that_the_error_names():
     )
     extras = PROJECT["optional-dependencies"]
     for package, extra in {*calls, *(found[:2] for found in OPTIONAL)} - {
-        ("shapely", "geo"),  # comes with geopandas
+        ("shapely", "geo"),  # these two come with geopandas
+        ("pyogrio", "geo"),
         ("nosuchlibrary", "geo"),
     }:
         assert package in names(extras[extra])
