@@ -323,7 +323,7 @@ def test_a_command_without_its_formula_ends_with_two(inside, file, tmp_path):
         (("--gamma", "-1"), "gamma"),
         (("--protection", "none"), "protection must be one of paper"),
         (("--engine", "stan"), "engine"),
-        (("--format", "xlsx"), "csv or parquet"),
+        (("--format", "wk1"), "format must be one of csv"),
         (("--chains", "0"), "chains"),
     ],
 )
