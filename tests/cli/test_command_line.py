@@ -388,11 +388,11 @@ def test_a_wrong_table_ends_with_two_and_never_shows_a_value(inside, table, tmp_
     ("name", "content", "said"),
     [
         ("none.csv", None, "there is no file"),
-        ("homes.xlsx", b"x", "neither .csv nor .parquet nor .tsv"),
+        ("homes.xlsx", b"x", "is no .xlsx workbook"),
         ("empty.csv", b"", "is empty"),
         ("ragged.csv", b"a,b\n4321,2\n4321,2,3,4\n", "more or fewer cells in 1 row"),
         ("binary.csv", b"a\n\xff\xfe4321\n", "--encoding latin-1"),
-        ("text.parquet", b"value\n4321\n", "can't be read as .parquet"),
+        ("text.parquet", b"value\n4321\n", "can't be read as Parquet"),
     ],
 )
 def test_a_file_that_cannot_be_read_ends_with_two(inside, tmp_path, name, content, said):
