@@ -105,8 +105,8 @@ def assess(
     asked = as_floor(floor)
     check_attribution(attribution)
     counted = published_before(release.problem, release.values, former)
-    told = repr((relative, absolute, attribution, draws, exact))
-    question = (against, asked, told, _stated(counted))
+    settings = repr((relative, absolute, attribution, draws, exact))
+    question = (against, asked, settings, _stated(counted))
     if question not in release.assessed:
         release.assessed[question] = _assess(
             release,

@@ -120,10 +120,10 @@ def _placing_labels(points: pd.DataFrame, risk: str) -> Callable[[Sequence[float
     logged = np.allclose(known, np.tanh(QUANTILE_95 * sds)) and risk.startswith("sd")
 
     def label(at: float) -> str:
-        with np.errstate(over="ignore"):
-            return f"{at:.3g}\n{placed_within(float(np.tanh(QUANTILE_95 * at)))}"
+        sd = f"{at:.3g}"
+        return f"{sd}\n{placed_within(float(np.tanh(QUANTILE_95 * at)))}" if logged else sd
 
-    return lambda breaks: [label(at) if logged else f"{at:.3g}" for at in breaks]
+    return lambda breaks: [label(at) for at in breaks]
 
 
 def _line_layers(line: pd.DataFrame, utility: str, risk: str, floor: float | None) -> list[Any]:
