@@ -39,6 +39,7 @@ from dsstan.models.arguments import check_cut, program_of
 from dsstan.models.checks.conditions import most_flagged
 from dsstan.models.priors import Priors
 from dsstan.models.weights import PAPER_CORRELATION, neighbour_distances, own_weights
+from dsstan.risk.assessment import OF_MISSING, check_judgeable
 from dsstan.risk.floors import Floor
 from dsstan.risk.intruder.leave_one_out import leave_one_out
 from dsstan.table.column_roles import column_roles
@@ -56,6 +57,8 @@ FARTHEST = 5
 
 FEW = 5
 """Records for each column of the design, below which the dry run advises a shorter formula."""
+
+_NOT_JUDGED = "DISCLOSURE will be NOT JUDGED, and publishing takes a reason"
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Shares of the records that would be flagged by the distances that are shown beside the rule."""
@@ -155,6 +158,7 @@ def plan_release(
     begin = time.perf_counter()
     problem = prepare_release(table, formula, options)
     seconds = time.perf_counter() - begin
+    check_judgeable(problem, floor)
     most = options.chains * options.samples
     if options.copies > most:
         raise InputError(
@@ -181,20 +185,23 @@ def plan_release(
     what["columns"] = _columns(problem, going)
     if problem.n_missing:
         what["missing"] = problem.n_missing
-        return Plan(what, None, "each completed table is fitted anew, which no rehearsal measures")
+        reason = "each completed table is fitted anew, which no rehearsal measures"
+        return Plan(what, None, reason, (f"{_NOT_JUDGED}: {OF_MISSING}",))
+    judged = () if floor else (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)',)
     slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms, options.sampler)
     if slow is not None:
-        return Plan(what, None, slow)
+        return Plan(what, None, slow, judged)
     try:
         with _rehearsal():
             rehearsed = rehearse(problem, options)
             estimate = estimate_release(rehearsed, options.copies, seconds)
     except DsstanError as error:
-        return Plan(what, None, str(error))
+        return Plan(what, None, str(error), judged)
     # The direct engine's draws of the whole table are the posterior that the run will find; of a
     # part they say how far the effect reaches.
     what["flagged"] = rehearsed.weights.n_flagged
-    return Plan(what, estimate, None, *_foreseen(rehearsed, floor))
+    warned, failed = _foreseen(rehearsed, floor)
+    return Plan(what, estimate, None, (*judged, *warned), failed)
 
 
 def _foreseen(rehearsed: Rehearsal, floor: Floor | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

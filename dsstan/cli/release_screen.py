@@ -88,7 +88,8 @@ def release_screen(
     """
     lines = verdict_screen(release, found, accepted)
     lines += [ScreenLine(text) for text in placing_lines(found)]
-    lines += wrapped("" if found.before is None else found.safer_and_less_safe())
+    lines += wrapped(_naming_line(found))
+    lines += wrapped(found.most_learnt_in_words())
     lines += wrapped("" if estimates is None else _utility_line(estimates))
     lines += [ScreenLine(text) for text in column_lines(release)]
     lines += wrapped(_rule(release))
@@ -136,6 +137,18 @@ def placing_lines(found: Assessment) -> list[str]:
         label = _PLACING[row.measure if known else "near"].format(group=row.group)
         table.append((label, [row.cells.get(stage, "-") for stage in stages]))
     return table_lines([[label, *cells] for label, cells in table])
+
+
+def _naming_line(found: Assessment) -> str:
+    """The largest chance of naming a value exactly, where the column has a step."""
+    if found.naming is None or not found.naming.coarse:
+        return ""
+    named = found.naming
+    limit = "" if named.limit is None else f"; limit {per_cent(named.limit)}"
+    return (
+        f"names a value exactly with {per_cent(named.largest)} chance at most "
+        f"({per_cent(float(named.without.max()))} without{limit})"
+    )
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -220,7 +233,8 @@ def _rule(release: Synthesis) -> str:
     """How many records are flagged by which rule, how they are protected, and the copies."""
     fit, weights = release.fit, release.fit.weights
     if weights is None:
-        return f"Flagged: nobody; no protection, {release.copies} copies"
+        how = release.protection if release.protected else "no protection"
+        return f"Flagged: nobody; {how}, {release.copies} copies"
     rule = "as the floor needs" if weights.rule == "target" else "by weights of your own"
     if weights.column is not None:
         rule = f"by the weights of column {weights.column!r}"
@@ -229,7 +243,7 @@ def _rule(release: Synthesis) -> str:
         M = weights.threshold
         rule = f"no {which} within {M:.4g} {release.problem.unit}{'s' * (M != 1)}"
     flagged = f"{int(fit.flagged.sum())} of {release.problem.n_records}"
-    return f"Flagged: {flagged} ({rule}); {fit.protection}, {release.copies} copies"
+    return f"Flagged: {flagged} ({rule}); {release.protection}, {release.copies} copies"
 
 
 def neighbour_in_words(number: int, *, by_site: bool) -> str:
@@ -252,12 +266,12 @@ def _floor_line(found: Assessment) -> str:
     most = found.largest_release
     if not most:
         return f"By the lower bounds fewer copies do not meet the floor; try {search}"
-    return f"To meet the floor: {most} copies at most; or {search}"
+    return f"To meet the floor: {most} copies, perhaps more; or {search}"
 
 
 def _filling(release: Synthesis, found: Assessment, room: int) -> list[ScreenLine]:
     """What fits into so many lines: the conditions not met and what they mean, notes of the fits,
-    the response's values, the paper's share.
+    the response's values, what protection did, the paper's share.
 
     Conditions that the first line only counts are named in any case, and values that are not those
     of the data stand first.
@@ -272,7 +286,8 @@ def _filling(release: Synthesis, found: Assessment, room: int) -> list[ScreenLin
         if len(names) > NAMED:
             lines = wrapped(f"Conditions not met: {', '.join(names)}", "yellow")
     lines += _notes(release, room - len(lines))
-    for more in ([] if first else values, wrapped(_shares_line(found.shares))):
+    effect = wrapped("" if found.before is None else found.safer_and_less_safe())
+    for more in ([] if first else values, effect, wrapped(_shares_line(found.shares))):
         if len(more) + len(lines) <= room:
             lines = [*more, *lines]
     return [*first, *lines]

@@ -72,7 +72,7 @@ def show_fits(release: Synthesis) -> None:
     out.print(
         f"{problem.n_records} records at {problem.n_sites} sites, "
         f"{int(fit.flagged.sum())} flagged; "
-        f"protection {fit.protection}; engine {fit.engine}; copies {release.copies}, "
+        f"protection {release.protection}; engine {fit.engine}; copies {release.copies}, "
         f"carrying {release.effect}"
     )
     weights = fit.weights

@@ -83,7 +83,11 @@ protect.__signature__ = _own.replace(  # type: ignore[attr-defined]
 def make_release(table: Any, formula: str, options: ReleaseOptions) -> Synthesis:
     """The copies of a table; :func:`protect` takes the options as keywords."""
     options.refuse_search()
-    problem = prepare_release(table, formula, options)
+    return release_of(prepare_release(table, formula, options), options)
+
+
+def release_of(problem: Problem, options: ReleaseOptions) -> Synthesis:
+    """The copies of a problem that :func:`prepare_release` checked."""
     run = partial(fit, problem, covariance=options.covariance, **options.fitting)
     return draw_release(run, options, root_seed(options.seed))
 

@@ -87,7 +87,7 @@ class Synthesis(Shown):
         return (
             f"Synthesis of {self.problem.name!r}: {self.copies} copies of "
             f"{self.problem.n_records} records, {int(self.fit.flagged.sum())} flagged, "
-            f"protection {self.fit.protection}"
+            f"protection {self.protection}"
         )
 
     def _card(self) -> Card:
@@ -105,6 +105,18 @@ class Synthesis(Shown):
     def problem(self) -> Problem:
         """The prepared table."""
         return self.fit.problem
+
+    @property
+    def protected(self) -> bool:
+        """Whether anything was smoothed or noise was added."""
+        return self.fit.kind == "restricted" or self.noise is not None
+
+    @property
+    def protection(self) -> str:
+        """How the copies are protected: the fit's protection, noise, or both."""
+        if self.noise is None:
+            return self.fit.protection
+        return f"{self.fit.protection} and noise" if self.fit.kind == "restricted" else "noise"
 
     @property
     def fits(self) -> dict[str, Fit]:

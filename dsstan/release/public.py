@@ -94,7 +94,7 @@ def model_of(release: Synthesis) -> dict[str, str]:
         "spatial_effect": f"Gaussian process, {named} correlation",
         "distance": problem.distance,
         "unit": problem.unit,
-        "protection": release.fit.protection,
+        "protection": release.protection,
         "effect": release.effect,
     }
 

@@ -30,6 +30,7 @@ from dsstan.risk.intruder.public_files import public_files
 from dsstan.risk.intruder.variance_grid import MOST_RECORDS, integrable
 from dsstan.risk.naming import ATTRIBUTION, check_attribution, least_sd_unnamed, naming
 from dsstan.table.column_roles import possible_codes
+from dsstan.table.problem import Problem
 
 __all__ = ["Assessment", "assess", "measured", "unassessed", "why_no_intruder"]
 
@@ -40,6 +41,9 @@ protection."""
 
 FEW = 5
 """Records of each group that are integrated next while the weakest is known by its bound alone."""
+
+OF_MISSING = "no intruder is computed where values are missing"
+"""Why a release with missing values has no intruder."""
 
 OF_A_CHAIN = (
     "no intruder is computed for several synthetic columns, as its formulas take one, and the "
@@ -124,12 +128,12 @@ def assess(
     return found
 
 
-def _stated(former: Former | None) -> tuple[bytes, bytes, int, int, int] | None:
+def _stated(former: Former | None) -> tuple[bytes, bytes, int, int, int, int] | None:
     """What former releases say, as something that can be compared."""
     if former is None:
         return None
     precision = former.fixed.tobytes(), former.known.tobytes()
-    return *precision, former.releases, former.copies, former.unjudged
+    return *precision, former.releases, former.copies, former.unjudged, former.alike
 
 
 def _assess(
@@ -277,11 +281,24 @@ def measured(
             release, absolute=absolute, floor=floor, attribution=attribution, progress=progress
         )
     if as_floor(floor) is not None:
-        raise InputError(
-            f"a floor is compared with an intruder's sd, and {absence}: leave the "
-            "floor out; the release is then NOT JUDGED"
-        )
+        raise _no_floor(absence)
     return unassessed(release, absence, absolute=absolute)
+
+
+def check_judgeable(problem: Problem, floor: FloorLike | None) -> None:
+    """Refuse before sampling a floor that no release of a problem could be compared with.
+
+    Raises InputError.
+    """
+    if problem.n_missing and as_floor(floor) is not None:
+        raise _no_floor(OF_MISSING)
+
+
+def _no_floor(absence: str) -> InputError:
+    return InputError(
+        f"a floor is compared with an intruder's sd, and {absence}: leave the floor out; the "
+        "release is then NOT JUDGED"
+    )
 
 
 def unassessed(
@@ -308,7 +325,7 @@ def why_no_intruder(release: Synthesis) -> str | None:
         if not fit.covariance.has_attacker:
             return "no intruder is computed under the predictive process"
     if release.problem.n_missing:
-        return "no intruder is computed where values are missing"
+        return OF_MISSING
     if release.fit.kind != "unrestricted" and release.fit.start is None:
         return "no intruder is computed without an unrestricted fit"
     return None

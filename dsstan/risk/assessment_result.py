@@ -23,9 +23,11 @@ from dsstan.risk.intruder.public_files import PublicFiles
 from dsstan.risk.naming import Naming
 from dsstan.risk.placing import (
     half_width,
+    placed_within,
     placing_by_stage,
     placing_table,
     protection_in_words,
+    weakest_of,
 )
 from dsstan.risk.sd_tables import (
     narrowest_by_copies,
@@ -166,8 +168,9 @@ class Assessment(Shown):
     def basis(self) -> str:
         """``exact`` where some record was computed exactly; ``bounded`` where none was, or where
         former releases count, whose part rests on the bounds."""
-        former = self.after is not None and self.after.former is not None
-        return "bounded" if self.exact is None or former else "exact"
+        former = None if self.after is None else self.after.former
+        counted = former is not None and former.releases + former.unjudged > 0
+        return "bounded" if self.exact is None or counted else "exact"
 
     @property
     def verdict(self) -> str:
@@ -179,8 +182,9 @@ class Assessment(Shown):
             return "not judged"
         if self.below_floor.size or self.named_too_surely.size:
             return "missed"
-        unjudged = self.after.former is not None and self.after.former.unjudged
-        return "not judged" if unjudged or self.fit_failed or self.codes else "met"
+        former = self.after.former
+        uncounted = former is not None and former.unjudged + former.alike > 0
+        return "not judged" if uncounted or self.fit_failed or self.codes else "met"
 
     @property
     def why(self) -> str:
@@ -348,11 +352,40 @@ class Assessment(Shown):
             alike["unrestricted"] = reported(self.before, self.exact_before, "known")
         if self.public_before is not None:
             public["unrestricted"] = self.public_before.placed()
-        last = "unrestricted" if self.release.fit.kind == "unrestricted" else "restricted"
+        last = "restricted" if self.release.protected else "unrestricted"
         sds[last] = None if self.after is None else self.sd
         if self.public is not None:
             public[last] = self.public.placed()
         return placing_table(self.release.problem, self.release.fit.flagged, sds, public, alike)
+
+    @property
+    def most_learnt(self) -> dict[str, Any] | None:
+        """The record whose interval the release shortens most.
+
+        ``position``, ``flagged``; ``alone`` and ``within``, within what share of its value it is
+        placed without and with the release. None without an intruder. Confidential.
+        """
+        if self.after is None:
+            return None
+        problem, alone = self.release.problem, self.after.leave_one_out
+        shortened = np.where(problem.observed, self.sd / alone, np.inf)
+        row = int(np.argmin(shortened))
+        width = {
+            name: float(half_width(problem, sd)[row])
+            for name, sd in (("alone", alone), ("within", self.sd))
+        }
+        return {"position": row, "flagged": bool(self.release.fit.flagged[row]), **width}
+
+    def most_learnt_in_words(self) -> str:
+        """The same in a sentence that names no record; empty without an intruder."""
+        one = self.most_learnt
+        if one is None:
+            return ""
+        flagged = "a flagged" if one["flagged"] else "an unflagged"
+        return (
+            f"learns most of {flagged} record: {placed_within(one['alone'])} without a release, "
+            f"{placed_within(one['within'])} with it"
+        )
 
     def summary(self) -> dict[str, Any]:
         """For ``summary.json``: numbers by group, and the record whose risk rose most.
@@ -380,7 +413,9 @@ class Assessment(Shown):
         out["former"] = (
             None
             if former is None
-            else {name: getattr(former, name) for name in ("releases", "copies", "unjudged")}
+            else {
+                name: getattr(former, name) for name in ("releases", "copies", "unjudged", "alike")
+            }
         )
         out["records_risen"] = int(self.risen.size)
         out["rose_most"] = None if worst is None else self._one(worst)
@@ -457,7 +492,8 @@ class Assessment(Shown):
 
     def effect_of_protection(self) -> str:
         """The same, and whether the weakest record is flagged. It names none."""
-        weakest = int(np.argmin(half_width(self.release.problem, self.sd)))
+        problem = self.release.problem
+        weakest = weakest_of(problem, self.sd, problem.observed)
         flagged = "" if self.release.fit.flagged[weakest] else "not "
         return f"{self.safer_and_less_safe()}; the weakest is {flagged}flagged"
 

@@ -101,7 +101,7 @@ def placing_table(
         Shape (N,).
     sds
         By stage, which is what an intruder sees, the sd left to an intruder who knows all others,
-        modelled scale, shape (N,), or None.
+        modelled scale, shape (N,), or None. The last stage is the release.
     public
         By stage and group the share that the public files alone place near the truth.
     alike
@@ -112,22 +112,32 @@ def placing_table(
     -------
     DataFrame
         Columns ``group``, ``stage``; ``within`` and ``sd``, half the 95% interval as a share of the
-        value and the sd of the record that is placed most narrowly; ``near``, the share of records
-        placed within 10% of the truth; ``public``. NaN where there is no number.
+        value and the sd of the record that the release leaves most narrowly placed, the same record
+        at every stage; ``near``, the share of records placed within 10% of the truth; ``public``.
+        NaN where there is no number.
     """
     rows = []
     known = problem.observed
+    *_, released = sds.values()
     for group, members in (("flagged", flagged & known), ("unflagged", ~flagged & known)):
-        for stage, sd in sds.items() if members.any() else ():
+        if not members.any():
+            continue
+        weakest = None if released is None else weakest_of(problem, released, members)
+        for stage, sd in sds.items():
             share = public.get(stage, {}).get(group, np.nan)
             row: dict[str, Any] = {"group": group, "stage": stage, "public": share}
             row |= dict.fromkeys(("within", "sd", "near"), np.nan)
-            if sd is not None:
-                width = half_width(problem, sd)[members]
-                row["within"], row["sd"] = width.min(), sd[members][np.argmin(width)]
+            if sd is not None and weakest is not None:
+                row["within"], row["sd"] = half_width(problem, sd)[weakest], sd[weakest]
                 row["near"] = chance_near(problem, alike.get(stage, sd))[members].mean()
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def weakest_of(problem: Problem, sd: Floats, members: Truths) -> int:
+    """Position of the member that an intruder places most narrowly, as a share of its value."""
+    rows = np.flatnonzero(members)
+    return int(rows[np.argmin(half_width(problem, sd)[rows])])
 
 
 def placed_within(share: float) -> str:

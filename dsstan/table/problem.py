@@ -37,6 +37,9 @@ from dsstan.table.columns import (
 from dsstan.table.coordinates import largest_distance, locate, site_numbers
 from dsstan.table.formulas.formula import Design, ResponseTransform, build_design, parse
 
+UNNAMED = "table"
+"""What a table is called that has no name."""
+
 MISSING = ("refuse", "draw")
 
 
@@ -359,7 +362,7 @@ def prepare(
     site.setflags(write=False)
     return Problem(
         table=frame,
-        name=name if name is not None else str(frame.attrs.get("name", "table")),
+        name=name if name is not None else str(frame.attrs.get("name", UNNAMED)),
         formula=parsed.text,
         response=parsed.response,
         transform=parsed.transform,

@@ -317,6 +317,31 @@ def test_what_a_run_refuses_a_dry_run_refuses_too(
     assert said in result.stderr
 
 
+@pytest.mark.parametrize("more", [("--dry-run",), (), ("--protection", "auto", "--dry-run")])
+def test_a_floor_is_refused_before_sampling_where_nothing_can_be_judged(
+    inside,  # noqa: F811
+    file,
+    confined,
+    more,
+):
+    table = small_table(40, seed=9, shared=4)
+    table.loc[[3, 8], "value"] = np.nan
+    table.to_csv(file, index=False)
+    asked = ("--missing", "draw", "--imputations", "2", "--copies", "4", "--floor", "10%")
+    result = inside("synthesise", file, *MODEL, *asked, "--out", "out", *more)
+    assert result.returncode == 2, result.stderr
+    assert "no intruder is" in result.stderr
+    without = inside("synthesise", file, *MODEL, *asked[:-2], "--out", "out", "--dry-run")
+    assert "DISCLOSURE will be NOT JUDGED" in " ".join(without.stdout.split())
+
+
+def test_a_dry_run_without_a_floor_says_that_nothing_will_be_judged(inside, file, confined):  # noqa: F811
+    asked = ("synthesise", file, *MODEL, "--dry-run", "--out", "out")
+    for more, said in (((), True), (("--floor", "1%"), False)):
+        printed = " ".join(inside(*asked, *more).stdout.split())
+        assert ("DISCLOSURE will be NOT JUDGED" in printed) is said
+
+
 @pytest.mark.parametrize(
     ("damage", "publish", "said"),
     [

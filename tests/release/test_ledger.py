@@ -164,7 +164,12 @@ def test_a_published_release_is_counted_by_the_next_and_not_by_itself(table, tmp
     entered(second, tmp_path, "two")
     assert published_before(fit_of(table).problem).copies == 8
     summary = json.loads((tmp_path / "two" / "confidential" / "summary.json").read_text())
-    assert summary["attacker"]["former"] == {"releases": 1, "copies": 4, "unjudged": 0}
+    assert summary["attacker"]["former"] == {
+        "releases": 1,
+        "copies": 4,
+        "unjudged": 0,
+        "alike": 0,
+    }
 
 
 def test_a_release_that_is_written_and_not_published_is_not_counted(table, tmp_path):
@@ -210,9 +215,48 @@ def test_precision_is_taken_from_one_scale_of_the_response_to_another(table, tmp
         lambda t: t.assign(value=np.random.default_rng(1).permutation(t["value"] * 1.01)),
     ],
 )
-def test_another_table_is_not_taken_for_this_one(table, tmp_path, change):
+def test_a_corrected_table_is_not_taken_for_this_one_and_not_passed_over(table, tmp_path, change):
     entered(copies_of(fit_of(table)), tmp_path)
-    assert published_before(fit_of(change(table)).problem) is None
+    corrected = fit_of(change(table))
+    former = published_before(corrected.problem)
+    assert (former.releases, former.copies, former.alike) == (0, 0, 1)
+    assert not former.known.any()
+    assert not former.fixed.any()
+    found = ds.assess(copies_of(corrected, seed=6), floor=1e-9, exact=0, progress=False)
+    assert found.verdict == "not judged"
+    assert "without 1 release of this column with other values" in found.why
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "column", "alike"),
+    [
+        ("homes", 25, "value", True),
+        ("flats", 30, "value", True),
+        (None, 30, "value", True),
+        (None, 25, "value", False),
+        ("flats", 25, "value", False),
+        ("homes", 30, "worth", False),
+    ],
+)
+def test_a_table_is_alike_by_its_column_and_its_name_or_size(
+    table, tmp_path, name, rows, column, alike
+):
+    entered(copies_of(fit_of(table)), tmp_path)
+    other = table.assign(value=table["value"][::-1].to_numpy() * 1.1).iloc[:rows]
+    other = other.rename(columns={"value": column})
+    problem = ds.prepare(other, f"log({column}) ~ x", coords=COORDS, name=name)
+    former = published_before(problem)
+    assert (former is not None and former.alike == 1) is alike
+
+
+def test_a_corrected_table_published_meanwhile_holds_a_release_back(table, tmp_path):
+    folder, found = written(copies_of(fit_of(table)), tmp_path / "one", floor=1e-9)
+    assert found.verdict == "met"
+    corrected = table.assign(value=table["value"] * np.where(table.index == 3, 1.001, 1.0))
+    entered(copies_of(fit_of(corrected)), tmp_path, "two")
+    with pytest.raises(DisclosureError, match=r"1 release of homes .30 records. with other values"):
+        publish(folder, to=tmp_path / "out")
+    publish(folder, to=tmp_path / "out", reason=REASON)
 
 
 def test_records_that_nobody_can_tell_apart_count_as_the_one_of_which_most_was_told(

@@ -254,7 +254,7 @@ def test_the_histograms_hold_every_copy_on_the_modelled_scale(release: Synthesis
     assert [rows(layer)["fit"].iloc[0] for layer in bars] == ["unrestricted", "restricted"]
     np.testing.assert_allclose(rows(bars[1])["value"], np.log(release.values[:, FAR]))
     assert plot.labels.x == "value"
-    assert plot.labels.title == f"Copies of record {FAR} (row {FAR})"
+    assert plot.labels.title == f"Copies of record {FAR} (row {FAR}, counted from 0)"
     scale = plot.scales.get_scales("x")
     ends = np.log([90_000.0, 2_000_000.0])
     assert scale.labels(scale.breaks(ends)) == ["100,000", "1,000,000"]

@@ -416,7 +416,7 @@ def test_copies_are_drawn_where_they_lie_on_the_axis_of_prices(release):
     np.testing.assert_allclose(x, start + slope * y, atol=0.02)
     assert len(picture.of_class("unprotected")) == release.copies
     [drawn] = picture.of_class("chart")
-    assert f"(row {row})" in drawn["aria-label"]
+    assert f"(row {row}, counted from 0)" in drawn["aria-label"]
 
 
 def test_the_means_of_groups_are_those_of_the_table_and_the_copies(release):

@@ -65,17 +65,42 @@ def test_a_value_of_zero_is_placed_within_no_share_of_it():
     assert placed_within(np.inf) == "no limit"
 
 
-def test_the_table_has_the_weakest_record_of_each_group_at_each_stage(kept):
+def test_the_table_follows_the_weakest_record_of_each_group_through_the_stages(kept):
     release = ds.synthesise(kept, 5, seed=1, progress=False)
     found = assess(release, exact=0, draws=50)
     table = found.placing().set_index(["group", "stage"])
     width = half_width(kept.problem, found.sd)
     for group, members in (("flagged", kept.flagged), ("unflagged", ~kept.flagged)):
         assert table.loc[(group, "restricted"), "within"] == width[members].min()
+        weakest = np.flatnonzero(members)[np.argmin(width[members])]
         alone = half_width(kept.problem, found.after.leave_one_out)
-        assert table.loc[(group, "no_release"), "within"] == alone[members].min()
+        assert table.loc[(group, "no_release"), "within"] == alone[weakest]
+        before = half_width(kept.problem, found.sd_before)
+        assert table.loc[(group, "unrestricted"), "within"] == before[weakest]
         expected = chance_near(kept.problem, found.sd)[members].mean()
         assert table.loc[(group, "restricted"), "near"] == expected
+
+
+def test_the_record_of_which_most_is_learnt_is_found_among_all(kept):
+    release = ds.synthesise(kept, 5, seed=1, progress=False)
+    found = assess(release, exact=0, draws=50)
+    shorter = found.sd / found.after.leave_one_out
+    one = found.most_learnt
+    assert one["position"] == np.argmin(shorter)
+    assert one["flagged"] == kept.flagged[one["position"]]
+    assert one["within"] < one["alone"]
+    assert placed_within(one["within"]) in found.most_learnt_in_words()
+    assert unassessed(release, "none").most_learnt is None
+
+
+def test_copies_with_noise_alone_count_as_protected(kept):
+    bare = ds.synthesise(kept.start, 5, seed=1, noise=0.5, progress=False)
+    assert bare.protected
+    assert bare.protection == "noise"
+    assert set(assess(bare, exact=0, draws=50).placing()["stage"]) == {"no_release", "restricted"}
+    both = ds.synthesise(kept, 5, seed=1, noise=0.5, progress=False)
+    assert both.protection == "paper and noise"
+    assert not ds.synthesise(kept.start, 5, seed=1, progress=False).protected
 
 
 def test_what_protection_did_is_counted(kept):

@@ -101,8 +101,8 @@ def _open_to_others(secret: Path) -> list[str]:
 
 def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What the confidential part says first, once all of it is there."""
-    protected = metadata["model"]["protection"] != "none"
-    needed = [*NEEDED, "draws_restricted.parquet", "flags.csv"] if protected else [*NEEDED]
+    smoothed = metadata["model"]["protection"] not in ("none", "noise")
+    needed = [*NEEDED, "draws_restricted.parquet", "flags.csv"] if smoothed else [*NEEDED]
     missing = [name for name in needed if not (secret / name).is_file()]
     if missing:
         raise InputError(f"{secret} lacks {', '.join(missing)}: the release is not whole")

@@ -14,13 +14,13 @@ from dsstan.cli.phases import RELEASE_PHASES, SEARCH_PHASES, phases
 from dsstan.cli.print_release import print_refused, print_release
 from dsstan.cli.session import SESSION
 from dsstan.copies.options import SEARCH, ReleaseOptions
-from dsstan.copies.protect import make_release
+from dsstan.copies.protect import prepare_release, release_of
 from dsstan.core.errors import ConvergenceError, DisclosureError
 from dsstan.core.progress import phase
 from dsstan.release.copy_files import format_for
 from dsstan.release.reading import needed_columns
 from dsstan.release.whole_folder import check_target
-from dsstan.risk.assessment import measured
+from dsstan.risk.assessment import check_judgeable, measured
 from dsstan.risk.floors import as_floor
 from dsstan.risk.naming import check_attribution
 from dsstan.table.formulas.formula import parse
@@ -62,7 +62,9 @@ def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: R
             met = search_release(table, source.formula, options, writing)
             release, found, searched = met.release, met.assessment, met.sentences
         else:
-            release = make_release(table, source.formula, options)
+            problem = prepare_release(table, source.formula, options)
+            check_judgeable(problem, floor)
+            release = release_of(problem, options)
             with phase("disclosure"):
                 found = measured(
                     release,

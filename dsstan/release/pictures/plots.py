@@ -233,7 +233,7 @@ def plot_copies(
         + p9.labs(
             x=plain_text(problem.response),
             y="copies",
-            title=f"Copies of record {name} (row {record})",
+            title=f"Copies of record {name} (row {record}, counted from 0)",
         )
         + picture_theme((6.4, 1.7 + 1.8 * len(shown)))
         + p9.theme(legend_position="bottom", legend_title=p9.element_blank())

@@ -32,7 +32,7 @@ from dsstan.release.publication.record_order import largest_of_each, record_orde
 from dsstan.risk.intruder.former import Former
 from dsstan.risk.intruder.planned import sd_with
 from dsstan.table.formulas.formula import ResponseTransform
-from dsstan.table.problem import Problem
+from dsstan.table.problem import UNNAMED, Problem
 
 __all__ = [
     "ENTRIES",
@@ -107,6 +107,13 @@ class Entry:
     def same_table(self, other: Entry) -> bool:
         """Whether two entries are of one column of one table."""
         return self.responses == other.responses and self.records == other.records
+
+    def may_be_same(self, other: Entry) -> bool:
+        """Whether the other may be of the same people, before or after a value was corrected: its
+        values are others, but the column and the table's name or number of records agree."""
+        if self.same_table(other):
+            return False
+        return may_be_same(other, self.column, self.table, self.records)
 
 
 @dataclass(frozen=True)
@@ -244,7 +251,14 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
     order = record_order(problem)
     responses, places = order.fingerprints(ledger.key)
     mine = None if values is None else order.name_of(values, ledger.key)
-    found = [one for one in ledger.entries() if one.responses == responses and one.release != mine]
+    entries = ledger.entries()
+    found = [one for one in entries if one.responses == responses and one.release != mine]
+    alike = {
+        one.release
+        for one in entries
+        if one.responses != responses
+        and may_be_same(one, problem.response, problem.name, problem.n_records)
+    }
     truth = problem.original()[order.rows]
 
     def factor(name: str) -> Floats | float:
@@ -256,10 +270,13 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
     groups = order.same_value, order.same_place
     former = add_up(ledger, found, places, groups, problem.transform.name, factor)
     if former is None:
-        return None
+        if not alike:
+            return None
+        none = np.zeros(problem.n_records)
+        former = Former(none, none, releases=0, copies=0)
     fixed, known = np.empty((2, problem.n_records))
     fixed[order.rows], known[order.rows] = former.fixed, former.known
-    return replace(former, fixed=fixed, known=known)
+    return replace(former, fixed=fixed, known=known, alike=len(alike))
 
 
 def add_up(
@@ -303,6 +320,12 @@ def add_up(
         counted.append(entry)
     copies = sum(one.copies for one in counted)
     return Former(total[0], total[1], len(counted), copies, len(entries) - len(counted))
+
+
+def may_be_same(entry: Entry, column: str, table: str, records: int) -> bool:
+    """Whether an entry has this column, and this table's name or number of records."""
+    named = table == entry.table and table != UNNAMED
+    return entry.column == column and (named or entry.records == records)
 
 
 def read_entry(content: Mapping[str, Any]) -> Entry:

@@ -173,6 +173,31 @@ def former_releases(note: LedgerNote, ledger: Ledger) -> int:
     return max(len(_others(entry, ledger)) for entry in note.entries)
 
 
+def not_counted(note: LedgerNote, ledger: Ledger) -> str:
+    """What was published of tables that may be a release's own with other values, in words; empty
+    where nothing was.
+
+    The ledger knows a table by its values, so that one corrected value makes another table of it.
+    """
+    found = {
+        one.release: one
+        for entry in note.entries
+        for one in ledger.entries()
+        if entry.may_be_same(one)
+    }
+    if not found:
+        return ""
+    names = ", ".join(
+        dict.fromkeys(f"{one.table} ({one.records} records)" for one in found.values())
+    )
+    several = "s" if len(found) > 1 else ""
+    return (
+        f"{len(found)} release{several} of {names} with other values of {note.entries[0].column} "
+        "went out before: if the records are the same people's, what those copies tell is not "
+        "counted here"
+    )
+
+
 def _others(entry: Entry, ledger: Ledger) -> list[Entry]:
     """The other releases of a table in a ledger."""
     return [o for o in ledger.entries() if o.same_table(entry) and o.release != entry.release]

@@ -22,7 +22,13 @@ from dsstan._version import __version__
 from dsstan.core.errors import CONTROL, DisclosureError, InputError, ReleaseError
 from dsstan.core.locks import locked_file
 from dsstan.core.private_file import write_private
-from dsstan.release.publication.ledger_note import entered, ledger_of, published_since, read_note
+from dsstan.release.publication.ledger_note import (
+    entered,
+    ledger_of,
+    not_counted,
+    published_since,
+    read_note,
+)
 from dsstan.release.publication.public_hashes import copied, hashes_of, noted_hashes
 from dsstan.release.whole_folder import check_target, whole_folder
 
@@ -131,6 +137,8 @@ def publish(
                 against.append("it was written without a ledger")
             else:
                 against += published_since(note, book)
+                if summary["disclosure_verdict"] != "not judged":
+                    against += filter(None, [not_counted(note, book)])
             if against and reason is None:
                 raise DisclosureError(
                     f"{source} is not published: {' and '.join(against)}. Make it again with "

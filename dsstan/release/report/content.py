@@ -77,7 +77,7 @@ def _accepted(release: Synthesis) -> Iterator[ReportItem]:
             f"The copies were drawn from {' and '.join(let)}, by request.",
             "Make sure that somebody answers for it, or run again without it.",
         )
-    if release.fit.kind == "unrestricted":
+    if not release.protected:
         yield ReportItem(
             "warning",
             "Unrestricted release",
@@ -135,7 +135,8 @@ def _of_risks(release: Synthesis, risks: Assessment) -> Iterator[ReportItem]:
             "warning",
             "Records below the floor",
             remark + ".",
-            f"Publish at most {plural(most, 'copy', 'copies')}."
+            f"Publish at most {plural(most, 'copy', 'copies')}, which keep it by the lower bounds "
+            "(more may)."
             if most
             else "No number of copies meets it for all: smooth further "
             "(dsstan.risk.targets.solve_targets), take those records out, or lower the floor.",
@@ -189,7 +190,7 @@ def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
         "Copies, L": f"{release.copies:,}",
         "Rule of the flags": _rule(fit, problem.unit),
         "Flagged": f"{int(fit.flagged.sum()):,} of {problem.n_records:,}",
-        "Protection": fit.protection,
+        "Protection": release.protection,
         "Gamma": "infinity (fully smoothed)" if math.isinf(fit.gamma) else figure(fit.gamma),
         "Spatial effect in the copies": release.effect,
         "Decay held": NOTHING if fit.phi_held is None else figure(fit.phi_held, 4),

@@ -115,6 +115,7 @@ def _context(
         "paper_shares": PAPER_SHARES,
         "absence": risks.absence,
         "exact": None if whole is None else _tables.exact(whole),
+        "most_learnt": risks.most_learnt_in_words(),
         "effect": risks.effect_of_protection() if risks.before is not None else None,
         "findings": found,
         **_content.data_and_settings(release),

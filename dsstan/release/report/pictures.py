@@ -121,7 +121,7 @@ def copies_of(release: Synthesis, record: int) -> Any:
     sides = {"protected": release}
     if release.unprotected is not None:
         sides = {"unprotected": release.unprotected, **sides}
-    elif release.fit.kind == "unrestricted":
+    elif not release.protected:
         sides = {"unprotected": release}
     shown = {name: side.values[:DOTS, record].astype(float) for name, side in sides.items()}
     low, high = around(truth, *shown.values(), scale=problem.transform)
@@ -139,7 +139,7 @@ def copies_of(release: Synthesis, record: int) -> Any:
         dots += [(name, *at) for at in axes.place(np.sort(values), place + 0.42 + 0.4 * lift)]
         rows.append((8.0, axes.place(low, place + 0.84)[0][1], name))
     name = problem.table.index[record]
-    label = f"Copies of record {name} (row {record}): " + "; ".join(
+    label = f"Copies of record {name} (row {record}, counted from 0): " + "; ".join(
         f"{which} from {plain(float(v.min()))} to {plain(float(v.max()))}"
         for which, v in shown.items()
     )

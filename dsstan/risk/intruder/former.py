@@ -29,6 +29,10 @@ class Former:
         How many of them are counted, and the copies in all.
     unjudged
         Releases of the table whose information was never computed, and is not in these numbers.
+    alike
+        Releases that may be of the same people before a value was corrected, and are not in these
+        numbers either: of this column, with other values, in a table of this name or with as many
+        records.
     """
 
     fixed: Floats = field(repr=False)
@@ -36,6 +40,7 @@ class Former:
     releases: int
     copies: int
     unjudged: int = 0
+    alike: int = 0
 
     def information(self, variances: str) -> Floats:
         """Precision added, shape (N,), for an intruder of either kind."""
@@ -43,13 +48,21 @@ class Former:
 
     def __str__(self) -> str:
         several = self.releases + self.unjudged != 1
+        also = (
+            f"without {self.alike} release{'s' if self.alike != 1 else ''} of this column with "
+            "other values, which may be of the same records before a correction"
+            if self.alike
+            else ""
+        )
+        if not self.releases + self.unjudged:
+            return also
         out = (
             f"counted with {self.releases} former release{'s' if self.releases != 1 else ''} of "
             f"this table ({self.copies} cop{'ies' if self.copies != 1 else 'y'})"
         )
         if self.unjudged:
             out += f", not with {self.unjudged} that {'were' if several else 'was'} never judged"
-        return out
+        return f"{out}, {also}" if also else out
 
 
 def published_before(
