@@ -289,3 +289,16 @@ def test_quantiles_are_those_of_the_law_and_not_of_its_grid():
     below = np.cumsum(weight) - 0.5 * weight
     low, high = np.interp([0.025, 0.975], below, fine)
     assert [low, high] == pytest.approx(norm(0.3, 1.0).ppf([0.025, 0.975]), abs=1e-4)
+
+
+def test_a_posterior_is_sought_within_its_reach_alone():
+    """Beyond it the log density is an extrapolation, which may rise without end; the middle of
+    the first grid lies far from 0 where the value is far from its law."""
+
+    def density(x):
+        return -0.5 * ((x + 80.0) / 3.0) ** 2 + np.where(np.abs(x) > 120.0, np.abs(x) ** 3, 0.0)
+
+    fine, weight = normalised(density, 2.0, 120.0)
+    assert np.abs(fine).max() <= 120.0
+    assert weight @ fine == pytest.approx(-80.0, abs=1e-3)
+    assert np.sqrt(weight @ (fine + 80.0) ** 2) == pytest.approx(3.0, rel=1e-3)

@@ -250,7 +250,7 @@ def _record(
     centre = float(weight @ fine)
     below = np.cumsum(weight) - 0.5 * weight
     low, left, right, high = np.interp([0.025, 0.1587, 0.8413, 0.975], below, fine)
-    starts = below <= 0.05
+    starts = below <= max(0.05, below[0])
     ends = np.interp(below[starts] + 0.95, below, fine)
     return {
         "sd": float(np.sqrt(weight @ (fine - centre) ** 2)),

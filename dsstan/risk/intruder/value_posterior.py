@@ -228,16 +228,16 @@ def _weighted(
     points: int,
     fine: int | None = None,
 ) -> tuple[Floats, Floats]:
-    """Values whose distance from the centre grows like a sinh, and their weights.
+    """Values up to the reach whose distance from the centre grows like a sinh, and their weights.
 
     The density is computed at so many ``points``; a spline through its log gives it at ``fine``.
     """
-    end = np.arcsinh((reach + abs(centre)) / scale)
-    at = np.linspace(-end, end, points)
+    ends = np.arcsinh((np.array([-reach, reach]) - centre) / scale)
+    at = np.linspace(*ends, points)
     value = density(centre + scale * np.sinh(at)) + np.log(np.cosh(at))
     value = np.maximum(value - value.max(), -FLOOR)
     if fine is not None:
-        spline, at = CubicSpline(at, value), np.linspace(-end, end, fine)
+        spline, at = CubicSpline(at, value), np.linspace(*ends, fine)
         value = spline(at)
     weight = np.exp(value)
     return centre + scale * np.sinh(at), weight / weight.sum()
