@@ -41,6 +41,7 @@ from dsstan.models.priors import Priors
 from dsstan.models.weights import PAPER_CORRELATION, neighbour_distances, own_weights
 from dsstan.risk.assessment import OF_MISSING, check_judgeable
 from dsstan.risk.floors import Floor
+from dsstan.risk.intruder.former import Former, published_before
 from dsstan.risk.intruder.leave_one_out import leave_one_out
 from dsstan.table.column_roles import column_roles
 from dsstan.table.problem import Problem
@@ -148,11 +149,18 @@ def _time(seconds: float) -> str:
 
 
 def plan_release(
-    table: Any, formula: str, options: ReleaseOptions, *, floor: Floor | None, target: Path
+    table: Any,
+    formula: str,
+    options: ReleaseOptions,
+    *,
+    floor: Floor | None,
+    target: Path,
+    searches: bool = False,
 ) -> Plan:
     """Check what :func:`dsstan.protect` would, and say what a release would be.
 
-    ``floor`` and ``target`` are checked by the caller. Raises what the run itself would before it
+    ``floor`` and ``target`` are checked by the caller; ``searches`` says that the records to flag
+    are searched for. Raises what the run itself would before it
     samples, and DsstanError for columns that reveal the response.
     """
     begin = time.perf_counter()
@@ -182,12 +190,18 @@ def plan_release(
     if floor is not None:
         of = problem.original(), problem.transform, problem.response
         what["floor_meaning"] = floor.meaning(*of)
+    former = published_before(problem)
+    what["ledger"] = (str(former) if former else "") or "no former release of this table"
     what["columns"] = _columns(problem, going)
     if problem.n_missing:
         what["missing"] = problem.n_missing
         reason = "each completed table is fitted anew, which no rehearsal measures"
         return Plan(what, None, reason, (f"{_NOT_JUDGED}: {OF_MISSING}",))
-    judged = () if floor else (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)',)
+    judged: tuple[str, ...] = ()
+    if floor is None:
+        judged = (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)',)
+    elif former is not None and former.alike:
+        judged = (f"{_NOT_JUDGED}: {former.uncounted}",)
     slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms, options.sampler)
     if slow is not None:
         return Plan(what, None, slow, judged)
@@ -200,11 +214,13 @@ def plan_release(
     # The direct engine's draws of the whole table are the posterior that the run will find; of a
     # part they say how far the effect reaches.
     what["flagged"] = rehearsed.weights.n_flagged
-    warned, failed = _foreseen(rehearsed, floor)
+    warned, failed = _foreseen(rehearsed, floor, former, searches=searches)
     return Plan(what, estimate, None, (*judged, *warned), failed)
 
 
-def _foreseen(rehearsed: Rehearsal, floor: Floor | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _foreseen(
+    rehearsed: Rehearsal, floor: Floor | None, former: Former | None, *, searches: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the verdicts of the run will warn of, and what will fail them."""
     weights, problem = rehearsed.weights, rehearsed.model.problem
     found = [most_flagged(weights.n_flagged, problem.n_records, chosen=False)]
@@ -221,14 +237,17 @@ def _foreseen(rehearsed: Rehearsal, floor: Floor | None) -> tuple[tuple[str, ...
             "the formula, since the spatial effect knows the place"
         )
     if floor is not None and rehearsed.whole:
-        alone = leave_one_out(rehearsed.part.free).sd
-        hopeless = int(np.sum(alone < floor.least_sd(problem)))
+        precision = leave_one_out(rehearsed.part.free).sd ** -2.0
+        precision += 0.0 if former is None else former.known
+        hopeless = int(np.sum(precision**-0.5 < floor.least_sd(problem)))
         if hopeless:
             warned.append(
                 f"about {hopeless} of {problem.n_records} records are known better than the floor "
-                f"{floor} without any copy, from the others: no release keeps it for them"
+                f"{floor} without any copy, from the others"
+                + (" and the former releases" if former is not None and former.releases else "")
+                + ": no release keeps it for them"
             )
-    if weights.n_flagged == 0:
+    if weights.n_flagged == 0 and not searches:
         warned.append(
             "no record is flagged, so nothing is smoothed: "
             + (

@@ -97,8 +97,8 @@ def parsed_job(path: Path) -> Mapping[str, Any]:
     except tomllib.TOMLDecodeError as error:
         place = str(error).rpartition("(at ")[2].rstrip(")")
         raise InputError(
-            f"{path.name} is not TOML: look at {place or 'its syntax'}. Text stands in quotes, and "
-            "a number has a decimal point: 0.5, not 0,5"
+            f"{path.name} is not TOML: look at {place or 'its syntax'}. A key stands there once, "
+            "text stands in quotes, and a number has a decimal point: 0.5, not 0,5"
         ) from None
     except InputError:
         raise

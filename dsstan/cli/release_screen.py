@@ -146,8 +146,8 @@ def _naming_line(found: Assessment) -> str:
     named = found.naming
     limit = "" if named.limit is None else f"; limit {per_cent(named.limit)}"
     return (
-        f"names a value exactly with {per_cent(named.largest)} chance at most "
-        f"({per_cent(float(named.without.max()))} without{limit})"
+        f"is up to {per_cent(named.largest)} sure of an exact value "
+        f"({per_cent(float(named.surest_without.max()))} without a release{limit})"
     )
 
 
@@ -254,6 +254,9 @@ def neighbour_in_words(number: int, *, by_site: bool) -> str:
 
 def _floor_line(found: Assessment) -> str:
     """What would meet a floor that is missed, or have the release judged; else nothing."""
+    former = None if found.after is None else found.after.former
+    if found.verdict == "not judged" and former is not None and former.alike:
+        return "If those are the same records: half the copies, or a stricter floor"
     if found.after is not None and found.asked is None:
         return 'To have it judged: floor = "10%" in the job file (--floor 10%)'
     if found.verdict != "missed":
@@ -287,7 +290,8 @@ def _filling(release: Synthesis, found: Assessment, room: int) -> list[ScreenLin
             lines = wrapped(f"Conditions not met: {', '.join(names)}", "yellow")
     lines += _notes(release, room - len(lines))
     effect = wrapped("" if found.before is None else found.safer_and_less_safe())
-    for more in ([] if first else values, effect, wrapped(_shares_line(found.shares))):
+    rest = [wrapped(found.sd_in_words), effect, wrapped(_shares_line(found.shares))]
+    for more in ([] if first else values, *rest):
         if len(more) + len(lines) <= room:
             lines = [*more, *lines]
     return [*first, *lines]
@@ -328,14 +332,16 @@ def ledger_used(found: Assessment, target: Path | None) -> str:
 
     Of a written release by its own note, of another by its assessment.
     """
+    former = None if found.after is None else found.after.former
+    uncounted = 0 if former is None else former.alike
     if target is None:
-        former = None if found.after is None else found.intruder.former
         count = 0 if former is None else former.releases + former.unjudged
-        return ledger_line(ledger_folder(), count)
+        return ledger_line(ledger_folder(), count, uncounted)
     note = read_note(target / "confidential")
     if note is None:
         return "Ledger: none, so no former release of this table was counted"
-    return ledger_line(note.folder, max(len(entry.counted) for entry in note.entries))
+    counted = max(len(entry.counted) for entry in note.entries)
+    return ledger_line(note.folder, counted, uncounted)
 
 
 def place_lines(

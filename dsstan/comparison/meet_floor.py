@@ -99,6 +99,8 @@ class MetFloor:
     def sentences(self) -> tuple[str, ...]:
         """What the search came to. They name no record."""
         word = "met" if self.met else "missed; the closest that was found"
+        if not self.met and self.assessment.verdict == "not judged":
+            word = "kept by this release alone, and not judged"
         return (
             f"Floor {self.floor} {word}: {self.setting}",
             f"Cost to the analyst: {self.cost}",
@@ -110,13 +112,18 @@ class MetFloor:
         """Why the floor was missed. They name no record."""
         if self.met:
             return []
+        if self.assessment.verdict == "not judged":
+            return []
         below, hopeless = self.assessment.below_floor, int(self.hopeless.sum())
         others = int(np.sum(~self.hopeless[below]))
         found = []
         if hopeless:
+            former = self.assessment.after and self.assessment.after.former
+            and_former = " and from what was published before" if former else ""
+            are = "record is" if hopeless == 1 else "records are"
             found.append(
-                f"{hopeless} records are known better than that without any copy, from the others: "
-                "no release helps. Lower the floor, or leave a column or records out"
+                f"{hopeless} {are} known better than that without any copy, from the others"
+                f"{and_former}: no release helps. Lower the floor, or leave a column or records out"
             )
         if others:
             found.append(

@@ -108,8 +108,8 @@ class Synthesis(Shown):
 
     @property
     def protected(self) -> bool:
-        """Whether anything was smoothed or noise was added."""
-        return self.fit.kind == "restricted" or self.noise is not None
+        """Whether any record is flagged or noise was added."""
+        return bool(np.any(self.fit.flagged)) or self.noise is not None
 
     @property
     def protection(self) -> str:

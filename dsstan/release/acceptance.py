@@ -31,6 +31,18 @@ def check_reached(found: Assessment) -> None:
         )
 
 
+def check_reason(accept: bool, reason: str | None) -> None:
+    """Refuse, before anything is done, to accept a missed floor without a reason.
+
+    Raises InputError.
+    """
+    if accept and reason is None:
+        raise InputError(
+            "a release below its floor is accepted for a reason: say it beside accept_below_floor "
+            "(--reason TEXT)"
+        )
+
+
 def accepted_reason(found: Assessment, accept: bool, reason: str | None) -> str | None:
     """The reason why a release that misses its floor is written all the same; None where it
     keeps the floor or was not judged.

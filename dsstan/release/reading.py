@@ -241,7 +241,7 @@ def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
         if format.is_text:
             copy = _csv_copy(path, columns, leading, dialect_of(metadata))
         else:
-            copy = format.read(path, Asked(most_rows=records))
+            copy = format.read(path, Asked(used=synthetic_columns(metadata), most_rows=records))
             copy.attrs = {}
             if not format.is_arrow:
                 copy = _as_said(copy, columns, leading)

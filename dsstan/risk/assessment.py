@@ -209,16 +209,26 @@ def _assess(
         seconds=0.0,
     )
     sd = whole.sd / (1.0 + (after.left_out or 0.0))
-    named = naming(release, sd, after.leave_one_out, limit=limit)
+    narrowest = sd.copy()
+    if found is not None:
+        rows = found.records["position"].to_numpy()
+        narrowest[rows] = np.minimum(sd[rows], found.records["middle"])
+    named = naming(release, sd, after.leave_one_out, narrowest=narrowest, limit=limit)
     return replace(whole, naming=named, seconds=time.perf_counter() - begin)
+
+
+LEARNT = 3
+"""Records of which most is learnt by the lower bound, that are integrated."""
 
 
 def _weakest(release: Synthesis, after: Attack, before: Attack | None, exact: int) -> list[int]:
     """Positions of the records with the least sd by the lower bound, so many of all, and a few
-    of each group with and without protection."""
+    of each group with and without protection; and of those of which most is learnt."""
     own = alone(release.problem.X)
-    flagged, chosen = release.fit.flagged, []
-    few = min(exact, WORST) // 2
+    flagged, few = release.fit.flagged, min(exact, WORST) // 2
+    learnt = after.sd(variances="known") / after.leave_one_out
+    learnt[own] = np.inf
+    chosen = [np.argsort(learnt, kind="stable")[: min(exact, LEARNT)]]
     for found in (after, before):
         if found is None:
             continue

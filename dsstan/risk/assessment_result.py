@@ -190,7 +190,12 @@ class Assessment(Shown):
     def why(self) -> str:
         """The verdict's reason, in words. It names no record."""
         former = None if self.after is None else self.after.former
-        return self._why_alone() + ("" if former is None else f", {former}")
+        if former is None:
+            return self._why_alone()
+        alone = ", ".join(filter(None, [self._why_alone(), str(former)]))
+        if former.alike and self.verdict == "not judged" and self.least_sd is not None:
+            return f"{former.uncounted}; alone, {alone}"
+        return alone
 
     def _why_alone(self) -> str:
         """The reason without what was published before."""
@@ -200,7 +205,8 @@ class Assessment(Shown):
             return "no floor was asked for"
         n, below = len(self.least_sd), self.below_floor.size
         if below:
-            return f"{below} of {n} records are below the floor of {self.asked}"
+            are = "is" if below == 1 else "are"
+            return f"{below} of {n} records {are} below the floor of {self.asked}"
         if self.naming is not None and self.named_too_surely.size:
             return self.naming.count
         if self.codes:
@@ -210,6 +216,14 @@ class Assessment(Shown):
         by = " by the lower bounds" if self.basis == "bounded" else ""
         made = f", {self.after.approximated}" if self.after.approximated else ""
         return f"every record keeps the floor of {self.asked}{by}{made}{self._unasked}"
+
+    @property
+    def sd_in_words(self) -> str:
+        """What a floor that is an sd asks for, in a sentence; empty for another, or none."""
+        share = self.floor_share
+        if self.asked is None or self.asked.share is not None or share is None:
+            return ""
+        return f"The floor of {self.asked} is an sd: {placed_within(share)} of the median value"
 
     @property
     def _unasked(self) -> str:
@@ -272,7 +286,7 @@ class Assessment(Shown):
         By five per cent of the sd or more and, where it was not computed exactly, by more than
         three Monte Carlo errors (with few draws more, by Student's t).
         """
-        if self.before is None:
+        if self.before is None or not self.release.protected:
             return np.array([], dtype=np.intp)
         after = self.intruder
         error = np.hypot(self.before.relative_error(), after.relative_error())
@@ -347,10 +361,10 @@ class Assessment(Shown):
         public: dict[str, Mapping[str, float]] = {}
         if self.after is not None:
             sds["no_release"] = self.after.leave_one_out
-        if self.before is not None:
+        if self.before is not None and self.release.protected:
             sds["unrestricted"] = self.sd_before
             alike["unrestricted"] = reported(self.before, self.exact_before, "known")
-        if self.public_before is not None:
+        if self.public_before is not None and self.release.protected:
             public["unrestricted"] = self.public_before.placed()
         last = "restricted" if self.release.protected else "unrestricted"
         sds[last] = None if self.after is None else self.sd
@@ -363,18 +377,22 @@ class Assessment(Shown):
         """The record whose interval the release shortens most.
 
         ``position``, ``flagged``; ``alone`` and ``within``, within what share of its value it is
-        placed without and with the release. None without an intruder. Confidential.
+        placed without and with the release; ``exact``, whether the latter is no lower bound. None
+        without an intruder. Confidential.
         """
         if self.after is None:
             return None
-        problem, alone = self.release.problem, self.after.leave_one_out
-        shortened = np.where(problem.observed, self.sd / alone, np.inf)
-        row = int(np.argmin(shortened))
-        width = {
-            name: float(half_width(problem, sd)[row])
-            for name, sd in (("alone", alone), ("within", self.sd))
+        problem = self.release.problem
+        alone, within = (half_width(problem, sd) for sd in (self.after.leave_one_out, self.sd))
+        with np.errstate(invalid="ignore"):
+            row = int(np.argmin(np.nan_to_num(within / alone, nan=np.inf)))
+        return {
+            "position": row,
+            "flagged": bool(self.release.fit.flagged[row]),
+            "exact": self.exact is not None and row in set(self.exact.records["position"]),
+            "alone": float(alone[row]),
+            "within": float(within[row]),
         }
-        return {"position": row, "flagged": bool(self.release.fit.flagged[row]), **width}
 
     def most_learnt_in_words(self) -> str:
         """The same in a sentence that names no record; empty without an intruder."""
@@ -382,9 +400,10 @@ class Assessment(Shown):
         if one is None:
             return ""
         flagged = "a flagged" if one["flagged"] else "an unflagged"
+        by = "" if one["exact"] else ", by the lower bound"
         return (
             f"learns most of {flagged} record: {placed_within(one['alone'])} without a release, "
-            f"{placed_within(one['within'])} with it"
+            f"{placed_within(one['within'])} with it{by}"
         )
 
     def summary(self) -> dict[str, Any]:
@@ -484,7 +503,10 @@ class Assessment(Shown):
         )
 
     def safer_and_less_safe(self) -> str:
-        """How many records protection made safer and less safe, in a sentence."""
+        """How many records protection made safer and less safe, in a sentence; empty where
+        nothing was protected."""
+        if self.before is None or not self.release.protected:
+            return ""
         rows, rise = self.compared, self.rise
         exact = rows.size > 0
         rows = rows if exact else np.arange(rise.size)
@@ -492,6 +514,8 @@ class Assessment(Shown):
 
     def effect_of_protection(self) -> str:
         """The same, and whether the weakest record is flagged. It names none."""
+        if not self.safer_and_less_safe():
+            return "No record is flagged, so that nothing is protected"
         problem = self.release.problem
         weakest = weakest_of(problem, self.sd, problem.observed)
         flagged = "" if self.release.fit.flagged[weakest] else "not "
@@ -539,7 +563,7 @@ class Assessment(Shown):
         most = self.largest_release
         if not most:
             return "by the lower bounds not even one copy keeps the floor for all"
-        return f"the largest release that keeps the floor for all has {most} copies"
+        return f"{most} {'copies keep' if most > 1 else 'copy keeps'} it for all, perhaps more do"
 
 
 def reported(bounds: Attack, exact: ExactIntruder | None, variances: str) -> Floats:

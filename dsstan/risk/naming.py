@@ -6,8 +6,14 @@ true value v with a probability of::
 
     Phi((t(v + s/2) - t(v)) / sd) - Phi((t(v - s/2) - t(v)) / sd)
 
-which is also the largest posterior mass that v can have. Averaged over the records it is their
-correct attribution probability (CAP; Taub et al. 2018). An intruder who has the public files alone
+Averaged over the records it is their correct attribution probability (CAP; Taub et al. 2018). How
+sure the intruder can be of one value is more: who knows that values stand a step apart compares
+those values alone, and gives to the true one a mass of up to::
+
+    r_0 / sum_k r_k exp(-(t(v + k s) - t(v))^2 / (2 sd^2)),
+    r_k = t(v + k s + s/2) - t(v + k s - s/2)
+
+The limit is on that. An intruder who has the public files alone
 rounds the mean or the median of the copies, or undoes the smoothing
 (:func:`dsstan.risk.intruder.public_files.smoothing_undone`).
 """
@@ -40,12 +46,18 @@ __all__ = [
 
 
 ATTRIBUTION = 0.5
-"""Largest chance of naming a value that a release with a floor may leave, unless another is given:
-beyond it the intruder is more likely right than wrong."""
+"""How sure of a value a release with a floor may leave anybody, unless another limit is given:
+beyond it the intruder thinks it more likely than all other values together."""
 
 
 HALVINGS = 60
 """Of a range of 80 in the logarithm of an sd: to the last digit."""
+
+NEIGHBOURS = 40
+"""Values on either side that are compared with the true one."""
+
+WIDE = 20.0
+"""Sum over the values from which on a law is wider than those compared suffice for: eight steps."""
 
 ORIGINS = 5
 """Values that differences are taken from: more than the few odd ones that a step may leave out."""
@@ -61,8 +73,13 @@ class Naming:
         Step of each record's value on the response's own scale, shape (N,): the coarsest of the
         column's that it is on; 0 where it has all digits.
     chance
-        Of an intruder who knows all other records and sees all copies, shape (N,).
+        That the best guess of an intruder who knows all other records and sees all copies is the
+        value, shape (N,).
     without
+        The same without any copy, shape (N,).
+    surest
+        How sure that intruder can be of the true value, shape (N,): see :func:`surest_named`.
+    surest_without
         The same without any copy, shape (N,).
     public
         Of an intruder who has the public files alone, shape (N,): of the ways to combine the
@@ -70,20 +87,22 @@ class Naming:
     named
         Share of the records that such an intruder did name, at most of the ways.
     limit
-        Largest chance that the release may leave; None where it is not judged.
+        How sure of a value the release may leave anybody; None where it is not judged.
     """
 
     steps: Floats = field(repr=False)
     chance: Floats = field(repr=False)
     without: Floats = field(repr=False)
+    surest: Floats = field(repr=False)
+    surest_without: Floats = field(repr=False)
     public: Floats = field(repr=False)
     named: float
     limit: float | None = None
 
     @property
     def largest(self) -> float:
-        """The largest chance of any record."""
-        return float(self.chance.max())
+        """The largest of :attr:`surest` of any record."""
+        return float(self.surest.max())
 
     @property
     def coarse(self) -> bool:
@@ -95,7 +114,7 @@ class Naming:
         """Positions of the records that are named too surely."""
         if self.limit is None:
             return np.array([], dtype=np.intp)
-        return np.flatnonzero(self.chance > self.limit)
+        return np.flatnonzero(self.surest > self.limit)
 
     def summary(self) -> dict[str, Any]:
         """For ``summary.json``."""
@@ -105,7 +124,7 @@ class Naming:
             "all_others_known": {"mean": float(self.chance.mean()), "largest": self.largest},
             "no_copies": {
                 "mean": float(self.without.mean()),
-                "largest": float(self.without.max()),
+                "largest": float(self.surest_without.max()),
             },
             "public_files": {
                 "mean": float(self.public.mean()),
@@ -117,10 +136,11 @@ class Naming:
         }
 
     def __str__(self) -> str:
+        sure = self.surest_without.max()
         return (
-            "Chance of naming a value exactly, on average (largest): "
+            "Chance of naming a value exactly, on average (how sure at most): "
             f"{self.chance.mean():.0%} ({self.largest:.0%}) for an intruder who knows all other "
-            f"records, {self.without.mean():.0%} ({self.without.max():.0%}) for the same without "
+            f"records, {self.without.mean():.0%} ({sure:.0%}) for the same without "
             f"copies; from the public files alone {self.public.mean():.0%} "
             f"({self.public.max():.0%}), and {self.named:.0%} were named"
         )
@@ -220,8 +240,44 @@ def chance_named(values: Floats, steps: Floats, sd: Floats, transform: ResponseT
     return _in_cell(values, steps, transform.forward(values), sd, transform)
 
 
+def surest_named(values: Floats, steps: Floats, sd: Floats, transform: ResponseTransform) -> Floats:
+    """The most that an intruder can believe in the true value, shape (N,).
+
+    They know that values stand a step apart, and their law is normal. A value has the mass of the
+    density there, times as much of the modelled scale as is nearest to it; the value in the middle
+    has most.
+
+    Parameters
+    ----------
+    values, steps, sd, transform
+        As in :func:`chance_named`.
+
+    Examples
+    --------
+    >>> prices, steps = np.array([400_000.0]), np.array([50_000.0])
+    >>> surest_named(prices, steps, np.array([0.05]), ResponseTransform("log")).round(2)
+    array([0.92])
+    """
+    there, total = transform.forward(values), np.ones(values.size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = _room(values, steps, transform)
+        for k in (*range(-NEIGHBOURS, 0), *range(1, NEIGHBOURS + 1)):
+            other = values + k * steps
+            away = (transform.forward(other) - there) / sd
+            mass = np.exp(-0.5 * away**2) * _room(other, steps, transform) / room
+            total += np.nan_to_num(mass)
+    # Farther values count where the law is wide, and hardly differ from an interval's then.
+    wide = chance_named(values, steps, sd, transform)
+    return np.where(steps > 0, np.where(total > WIDE, wide, 1.0 / total), 0.0)
+
+
+def _room(values: Floats, steps: Floats, transform: ResponseTransform) -> Floats:
+    """How much of the modelled scale is nearest to each of some values a step apart."""
+    return transform.forward(values + steps / 2) - transform.forward(values - steps / 2)
+
+
 def least_sd_unnamed(problem: Problem, limit: float) -> Floats:
-    """The least sd with which no value is named with a chance above a limit, shape (N,).
+    """The least sd with which nobody is surer of a value than a limit, shape (N,).
 
     Modelled scale; 0 for values with all digits, and for a limit of 1.
 
@@ -234,17 +290,26 @@ def least_sd_unnamed(problem: Problem, limit: float) -> Floats:
     steps, values = own_steps(problem), problem.original()
     if limit == 1:
         return np.zeros(values.size)
-    # The chance falls as the sd grows: halve the range of its logarithm.
-    low, high = np.full(values.size, -40.0), np.full(values.size, 40.0)
+    coarse = (steps > 0) & problem.observed
+    pairs, which = np.unique(np.stack([values[coarse], steps[coarse]]), axis=1, return_inverse=True)
+    # It falls as the sd grows: halve the range of its logarithm.
+    low, high = np.full(pairs.shape[1], -40.0), np.full(pairs.shape[1], 40.0)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        named = chance_named(values, steps, np.exp(middle), problem.transform) > limit
+        named = surest_named(pairs[0], pairs[1], np.exp(middle), problem.transform) > limit
         low, high = np.where(named, middle, low), np.where(named, high, middle)
-    return np.where((steps > 0) & problem.observed, np.exp(high), 0.0)
+    least = np.zeros(values.size)
+    least[coarse] = np.exp(high)[which.ravel()]
+    return least
 
 
 def naming(
-    release: Synthesis, sd: Floats, leave_one_out: Floats, *, limit: float | None = None
+    release: Synthesis,
+    sd: Floats,
+    leave_one_out: Floats,
+    *,
+    narrowest: Floats | None = None,
+    limit: float | None = None,
 ) -> Naming:
     """The chance of naming each value of a release exactly.
 
@@ -256,8 +321,11 @@ def naming(
         Of an intruder who knows all other records, with the copies, modelled scale, shape (N,).
     leave_one_out
         Without any copy, likewise.
+    narrowest
+        The same as ``sd`` of the middle of the intruder's posterior, where that has a peak; by
+        default ``sd``.
     limit
-        Largest chance that the release may leave.
+        How sure of a value the release may leave anybody.
 
     Raises
     ------
@@ -272,6 +340,8 @@ def naming(
         steps=steps,
         chance=chance_named(values, steps, sd, transform),
         without=chance_named(values, steps, leave_one_out, transform),
+        surest=surest_named(values, steps, sd if narrowest is None else narrowest, transform),
+        surest_without=surest_named(values, steps, leave_one_out, transform),
         public=public,
         named=named,
         limit=limit,

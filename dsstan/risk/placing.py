@@ -113,8 +113,9 @@ def placing_table(
     DataFrame
         Columns ``group``, ``stage``; ``within`` and ``sd``, half the 95% interval as a share of the
         value and the sd of the record that the release leaves most narrowly placed, the same record
-        at every stage; ``near``, the share of records placed within 10% of the truth; ``public``.
-        NaN where there is no number.
+        at every stage; ``near``, the share of records placed within 10% of the truth, by their own
+        estimate or by the public files alone, whichever does better; ``public``. NaN where there is
+        no number.
     """
     rows = []
     known = problem.observed
@@ -130,6 +131,7 @@ def placing_table(
             if sd is not None and weakest is not None:
                 row["within"], row["sd"] = half_width(problem, sd)[weakest], sd[weakest]
                 row["near"] = chance_near(problem, alike.get(stage, sd))[members].mean()
+                row["near"] = np.fmax(row["near"], share)  # they have the public files too
             rows.append(row)
     return pd.DataFrame(rows)
 

@@ -13,6 +13,7 @@ from scipy.linalg import qr, solve_triangular
 
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import CONTROL, FormulaError, InputError, TableError, describe_rows
+from dsstan.core.spelling import spelled
 
 COLLINEAR_TOLERANCE = 1e-10
 """A column is dependent when this share of its length, or less, is new to the others."""
@@ -128,7 +129,9 @@ def response_values(column: pd.Series, name: str, *, missing: bool = False) -> F
     values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
     for bad, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite")):
         if bad.any() and not (missing and what == "missing"):
-            draw = ', or have them drawn: prepare(..., missing="draw")' if what == "missing" else ""
+            draw = (
+                f", or have them drawn: {spelled('missing', 'draw')}" if what == "missing" else ""
+            )
             raise TableError(
                 f"Response {name!r} has {what} values in {describe_rows(bad)}. Drop or correct "
                 f"these rows first{draw}."

@@ -155,7 +155,7 @@ def test_completion_is_installed_for_the_command_by_its_name(tmp_path):
 
 def test_an_error_of_dsstan_shows_no_traceback_unless_asked(release_of, monkeypatch):
     monkeypatch.setattr(
-        "dsstan.cli.commands.synthesise.make_release", failing(EngineError, "the engine broke")
+        "dsstan.cli.commands.synthesise.release_of", failing(EngineError, "the engine broke")
     )
     plain = release_of()
     assert (plain.returncode, plain.stderr) == (1, "dsstan: the engine broke\n")
@@ -164,7 +164,7 @@ def test_an_error_of_dsstan_shows_no_traceback_unless_asked(release_of, monkeypa
 @pytest.mark.parametrize("how", ["option", "variable"])
 def test_debug_shows_tracebacks_and_warns_that_they_may_hold_data(release_of, monkeypatch, how):
     monkeypatch.setattr(
-        "dsstan.cli.commands.synthesise.make_release", failing(EngineError, "the engine broke")
+        "dsstan.cli.commands.synthesise.release_of", failing(EngineError, "the engine broke")
     )
     if how == "variable":
         monkeypatch.setenv("DSSTAN_DEBUG", "1")
@@ -176,7 +176,7 @@ def test_debug_shows_tracebacks_and_warns_that_they_may_hold_data(release_of, mo
 
 
 def test_debug_ends_with_the_call(release_of, monkeypatch):
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", failing(InputError, "wrong"))
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", failing(InputError, "wrong"))
     release_of(before=("--debug",))
     assert "Traceback" not in release_of().stderr
 
@@ -188,7 +188,7 @@ def test_the_log_says_steps_and_seconds_from_the_level_asked_for(
     level,
     shown,
 ):
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", failing(InputError, "wrong"))
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", failing(InputError, "wrong"))
     result = release_of(before=("--log-level", level))
     assert ("info dsstan: reading: done in" in result.stderr) is shown
     assert result.returncode == 2
@@ -217,7 +217,7 @@ def test_warnings_are_shown_unless_only_errors_are_asked_for(
         warnings.warn("weigh this", DsstanWarning, stacklevel=1)
         raise InputError("wrong")
 
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", warn)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", warn)
     monkeypatch.setattr(warnings, "filters", [("always", None, Warning, None, 0)])
     result = release_of(before=before)
     assert ("warning: weigh this" in result.stderr) is shown
@@ -231,7 +231,7 @@ def test_the_log_of_cmdstanpy_stays_silent_and_is_given_back(release_of, monkeyp
         seen.append(logging.getLogger("cmdstanpy").disabled)
         raise InputError("wrong")
 
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", look)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", look)
     release_of(before=("--log-level", "debug"))
     assert seen == [True]
     assert not logging.getLogger("cmdstanpy").disabled
@@ -247,7 +247,7 @@ def test_quiet_prints_nothing_on_standard_output(inside):  # noqa: F811
 
 
 def test_an_interrupt_ends_with_130_and_one_line(release_of, monkeypatch):
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", failing(KeyboardInterrupt))
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", failing(KeyboardInterrupt))
     result = release_of()
     assert (result.returncode, result.stdout) == (130, "")
     assert result.stderr == "dsstan: interrupted; nothing was published\n"
@@ -258,7 +258,7 @@ def test_an_interrupt_after_the_release_is_there_says_so(release_of, monkeypatch
         (tmp_path / "out").mkdir()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", written_then_interrupted)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", written_then_interrupted)
     result = release_of()
     assert result.returncode == 130
     assert result.stderr == f"dsstan: interrupted; what is there is whole: {tmp_path / 'out'}\n"
@@ -285,7 +285,7 @@ def test_an_interrupted_comparison_says_that_it_can_go_on(inside, file, tmp_path
     ("kind", "code"), [(InputError, 2), (EngineError, 1), (KeyboardInterrupt, 130)]
 )
 def test_an_error_is_one_json_object_where_json_was_asked_for(release_of, monkeypatch, kind, code):
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", failing(kind, "wrong"))
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", failing(kind, "wrong"))
     result = release_of("--json")
     assert result.returncode == code
     [error] = json.loads(result.stdout).values()
@@ -296,7 +296,7 @@ def test_an_error_is_one_json_object_where_json_was_asked_for(release_of, monkey
 
 
 def test_an_unforeseen_error_in_json_keeps_its_text_back(release_of, monkeypatch):
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", failing(KeyError))
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", failing(KeyError))
     result = release_of("--json")
     assert json.loads(result.stdout)["error"]["type"] == "KeyError"
     assert "4321" not in result.stdout + result.stderr
@@ -314,7 +314,7 @@ def test_what_others_print_does_not_spoil_the_document(release_of, monkeypatch):
         print("hello")
         raise InputError("wrong")
 
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", chatty)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", chatty)
     result = release_of("--json")
     assert json.loads(result.stdout)["error"]["message"] == "wrong"
     assert "hello" in result.stderr

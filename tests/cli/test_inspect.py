@@ -37,14 +37,14 @@ def test_a_steward_sees_one_screen_with_verdict_flags_sd_and_floor(inside, relea
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("\n") <= SCREEN
     summary = json.loads((release / "confidential" / "summary.json").read_text())
-    least = written[1].after.sd(variances="known").min()
+    least = written[1].placing().query("stage == 'restricted'")["within"].min()
     for text in (
         "60, 3 copies",
         "log(value) ~ x",
         "Protection:  paper",
         "Reiter (2003)",
         f"Flagged:     {summary['flagged']} of 60 records",
-        f"{least:.2g}, modelled scale",
+        f"placed within {placed_within(least)} by",
         "Floor:       1e-06, 0 records below it",
         "FIT:         ",
         "DISCLOSURE:  MET",

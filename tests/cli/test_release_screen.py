@@ -39,7 +39,7 @@ def test_the_first_five_lines_answer_the_officer(release, found):  # noqa: F811
     """Both verdicts, what follows from them, and how near an intruder gets to the weakest."""
     lines = texts(release, found)
     assert lines[0] == "FIT: ok"
-    assert lines[1] == "DISCLOSURE: MET: every record keeps the floor of 1e-06 by the lower bounds"
+    assert lines[1] == "DISCLOSURE: MET: every record keeps the floor of 0.02 by the lower bounds"
     assert lines[2] == FREE
     assert lines[3].split()[-4:] == ["no", "release", "unprotected", "protected"]
     placing = found.placing().query("stage == 'restricted'")
@@ -93,7 +93,7 @@ def test_an_open_warning_stands_beside_the_answer(release, found):  # noqa: F811
     risen = Risen(**{f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.init})
     one = texts(release, risen)[2]
     assert one == f"{FREE}; open warning: Protection raised a risk"
-    let = dataclasses.replace(release, fit=dataclasses.replace(release.fit, kind="unrestricted"))
+    let = dataclasses.replace(release, fit=release.fit.start)
     assert texts(release, found)[2] == FREE
     assert verdict_screen(let, risen)[2].text == f"{FREE}; 2 warnings are open, see the report"
 

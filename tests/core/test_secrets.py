@@ -171,7 +171,7 @@ def test_the_working_folder_is_where_it_is_asked_for(inside, place, monkeypatch)
         seen.append((Path(tempfile.gettempdir()), os.environ["DSSTAN_WORKDIR"]))
         raise ValueError("PLANTED 4321.123456789")
 
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", look)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", look)
     result = inside("run", job(place))
     assert result.returncode == 1
     [(folder, named)] = seen
@@ -184,7 +184,7 @@ def test_an_unforeseen_error_is_told_without_its_text(inside, place, monkeypatch
     def fail(*arguments, **options):
         raise KeyError("PLANTED 4321.123456789")
 
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", fail)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", fail)
     result = inside("run", job(place))
     assert result.returncode == 1
     assert "unforeseen KeyError at test_secrets.py" in result.stderr
@@ -196,7 +196,7 @@ def test_a_lack_of_memory_is_told_as_such(inside, place, monkeypatch):  # noqa: 
     def fail(*arguments, **options):
         raise MemoryError
 
-    monkeypatch.setattr("dsstan.cli.commands.synthesise.make_release", fail)
+    monkeypatch.setattr("dsstan.cli.commands.synthesise.release_of", fail)
     result = inside("run", job(place))
     assert result.returncode == 1
     assert "memory does not suffice" in result.stderr

@@ -359,7 +359,7 @@ def test_every_kind_of_release_has_a_report_and_a_fact_sheet(release, tmp_path, 
     shown = Page(report(special, tmp_path))
     told = " ".join(f["text"] for f in shown.of_class("finding"))
     assert ("One copy" in told) == (case is one_copy)
-    assert ("Unrestricted release" in told) == (case is unrestricted)
+    assert ("Nobody is protected" in told) == (case in (unrestricted, none_flagged))
     assert ("No intruder assessed" in told) == (case is alone)
     flagged = int(special.fit.flagged.sum())
     assert f"{flagged} flagged" in shown.of_class("map")[0]["aria-label"]

@@ -33,7 +33,7 @@ def release(kept):
 
 @pytest.fixture(scope="module")
 def found(release):
-    return assess(release, floor=1e-6, exact=0, draws=20, progress=False)
+    return assess(release, floor=0.02, exact=0, draws=20, progress=False)
 
 
 def of_severity(release, severity, count=1):
@@ -79,7 +79,7 @@ def test_both_good_leave_nothing_against_publishing(release, found):
 def test_a_missed_floor_counts_records_and_shows_who_accepted_it_why(release, found):
     missed = dataclasses.replace(found, least_sd=np.full(60, 1e6))
     lines = verdict_lines(release, missed)
-    assert str(lines[1]) == "DISCLOSURE: MISSED: 60 of 60 records are below the floor of 1e-06"
+    assert str(lines[1]) == "DISCLOSURE: MISSED: 60 of 60 records are below the floor of 0.02"
     assert answer(lines) == "Do not publish as it is"
     accepted = verdict_lines(release, missed, "an old table")
     assert accepted[1].word == "MISSED, accepted"

@@ -14,7 +14,13 @@ import dsstan as ds
 from conftest import ROOT, small_table
 from dsstan.core.errors import DisclosureError, InputError
 from dsstan.release.write import write_release
-from dsstan.risk.naming import chance_named, least_sd_unnamed, naming, own_steps
+from dsstan.risk.naming import (
+    chance_named,
+    least_sd_unnamed,
+    naming,
+    own_steps,
+    surest_named,
+)
 from dsstan.table.formulas.formula import ResponseTransform
 from mc import z_limit
 
@@ -46,6 +52,23 @@ def test_the_chance_is_that_of_a_simulated_intruder(name, sd):
     assert np.all(np.abs(named - chance) < z_limit(36) * np.sqrt(0.25 / draws))
 
 
+@pytest.mark.parametrize("name", ["identity", "log", "log1p"])
+@pytest.mark.parametrize("sd", [0.02, 0.08, 0.3, 1.0])
+def test_how_sure_an_intruder_is_by_bayes_rule_over_all_price_points(name, sd):
+    """The mass of the true value where their law has its middle there, all values summed here."""
+    transform = ResponseTransform(name)
+    values = np.array([50_000.0, 250_000.0, 900_000.0])
+    wide = sd * 400_000 if name == "identity" else sd
+    surest = surest_named(values, np.full(3, STEP), np.full(3, wide), transform)
+    points = STEP * np.arange(-4_000.0 if name == "identity" else 1.0, 4_000.0)
+    at, there = transform.forward(points), transform.forward(values)[:, None]
+    ends = [transform.forward(points + sign * STEP / 2) for sign in (-1, 1)]
+    dense = (ends[1] - ends[0]) * np.exp(-0.5 * ((at - there) / wide) ** 2)
+    mass = dense[points == values[:, None]] / dense.sum(axis=1)
+    # Where the law is wide they are told from an interval's probability, on the safe side.
+    np.testing.assert_allclose(surest, mass, rtol=2e-3 if sd < 1 else 0.02)
+
+
 def test_certain_and_ignorant_intruders_are_the_ends():
     values, steps = np.array([250_000.0, 250_000.0, 250_000.0]), np.array([STEP, STEP, 0.0])
     sd = np.array([0.0, np.inf, 0.0])
@@ -56,8 +79,8 @@ def test_certain_and_ignorant_intruders_are_the_ends():
 def test_the_least_sd_names_every_value_with_the_chance_of_the_limit(coarse, limit):
     problem = coarse.problem
     least = least_sd_unnamed(problem, limit)
-    chance = chance_named(problem.original(), own_steps(problem), least, problem.transform)
-    np.testing.assert_allclose(chance, limit, rtol=1e-9)
+    surest = surest_named(problem.original(), own_steps(problem), least, problem.transform)
+    np.testing.assert_allclose(surest, limit, rtol=1e-9)
     assert not least_sd_unnamed(problem, 1).any()
 
 

@@ -181,16 +181,19 @@ def _show(found: Mapping[str, Any]) -> None:
         _line(
             "Weakest", f"placed within {placed_within(within)} by an intruder who knows the others"
         )
-    if sd is not None:
+    if sd is not None and within is None:
         _line("Smallest sd", f"{sd:.2g}, modelled scale, by the lower bound of every record")
     if floor is not None:
         asked = floor.get("asked", f"{floor['sd']:g}")
-        _line("Floor", f"{asked}, {floor['records_below']} records below it")
+        below = floor["records_below"]
+        _line("Floor", f"{asked}, {below} record{'' if below == 1 else 's'} below it")
     if mine["report"]:
         say(f"{'Read first:':<13}{mine['report']}")
     for one in found["published"]:
         what = "Published: " if one["complete"] else "Interrupted while published:"
         say(f"{what} {one['to']}, {one['at'][:16].replace('T', ' ')} UTC, by {one['by']}")
+        if one["reason"]:
+            _line("", f"accepted: {one['reason']}", "yellow")
     if not found["published"]:
         _line("Published", "never; dsstan publish RELEASE --to DIR")
     for name in found["open_to_others"]:

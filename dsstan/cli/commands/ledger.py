@@ -64,7 +64,7 @@ def _left(table: TableInLedger) -> str:
         return f"What is left is not known: {why}"
     floor = f"its floor of {table.last.floor}"
     if table.left == 0:
-        return f"Nothing is left: one more copy like the last would miss {floor}"
+        return f"Nothing is left: by the bounds one more copy like the last may miss {floor}"
     if table.left == MOST_COPIES:
         return f"Any number of copies like the last would meet {floor}"
     copies = "copy" if table.left == 1 else "copies"

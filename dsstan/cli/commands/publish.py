@@ -46,6 +46,8 @@ def publish_command(
         return
     say(f"Published:  {done.to} ({len(done.files)} files, readable by all)")
     say(f"Verdicts:   fit {done.fit_verdict}, disclosure {done.disclosure_verdict}")
+    for one in done.against:
+        say(f"Against it: {one}", "yellow")
     if done.reason is not None:
         say(f"Accepted:   {done.reason}")
     say("Ledger: none" if book is None else ledger_line(book.folder, former))

@@ -34,7 +34,7 @@ def plan_search(
 ) -> Plan:
     """What a search would do: the plan of one of the releases that it may try."""
     one = replace(options, protection="preserving")
-    plan = plan_release(table, formula, one, floor=floor, target=target)
+    plan = plan_release(table, formula, one, floor=floor, target=target, searches=True)
     tried = f"the times are those of one setting, and up to {TRIED} are fitted"
     return replace(plan, what={**plan.what, "protection": SEARCH, "search": tried})
 

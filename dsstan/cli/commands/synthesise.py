@@ -17,6 +17,7 @@ from dsstan.copies.options import SEARCH, ReleaseOptions
 from dsstan.copies.protect import prepare_release, release_of
 from dsstan.core.errors import ConvergenceError, DisclosureError
 from dsstan.core.progress import phase
+from dsstan.release.acceptance import check_reason
 from dsstan.release.copy_files import format_for
 from dsstan.release.reading import needed_columns
 from dsstan.release.whole_folder import check_target
@@ -41,6 +42,7 @@ def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: R
     floor = as_floor(writing.floor)
     check_attribution(writing.attribution)
     check_search(options, writing)
+    check_reason(writing.accept_below_floor, writing.reason)
     if floor is not None:
         floor.check_scale(parse(source.formula).transform)
     SESSION.targets.append(target)

@@ -66,6 +66,12 @@ COLUMNS = (
 )
 """Columns of the file of a release; see :func:`read_information`."""
 
+PLACE = "place"
+"""Another column: a number for the place of each record. Earlier versions had none."""
+
+SHARED = 0.1
+"""Share of the places that two tables have in common, from which on they may be one table."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -107,13 +113,6 @@ class Entry:
     def same_table(self, other: Entry) -> bool:
         """Whether two entries are of one column of one table."""
         return self.responses == other.responses and self.records == other.records
-
-    def may_be_same(self, other: Entry) -> bool:
-        """Whether the other may be of the same people, before or after a value was corrected: its
-        values are others, but the column and the table's name or number of records agree."""
-        if self.same_table(other):
-            return False
-        return may_be_same(other, self.column, self.table, self.records)
 
 
 @dataclass(frozen=True)
@@ -191,6 +190,17 @@ class Ledger:
         """
         return read_information(self.folder / _file(entry), entry.records)
 
+    def places(self, entry: Entry) -> NDArray[np.uint64] | None:
+        """A number for the place of each record of a release; None where they are not known.
+
+        Raises
+        ------
+        InputError
+            If the file can't be read.
+        """
+        found = self.information(entry) if entry.judged else None
+        return None if found is None or PLACE not in found else found[PLACE].to_numpy(np.uint64)
+
     def enter(self, entry: Entry, information: pd.DataFrame | None) -> None:
         """Add an entry, or replace that of the same release; the caller holds the lock."""
         if information is not None:
@@ -251,14 +261,9 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
     order = record_order(problem)
     responses, places = order.fingerprints(ledger.key)
     mine = None if values is None else order.name_of(values, ledger.key)
-    entries = ledger.entries()
-    found = [one for one in entries if one.responses == responses and one.release != mine]
-    alike = {
-        one.release
-        for one in entries
-        if one.responses != responses
-        and may_be_same(one, problem.response, problem.name, problem.n_records)
-    }
+    found = [one for one in ledger.entries() if one.responses == responses and one.release != mine]
+    own = problem.response, problem.name, problem.n_records, responses, order.place_numbers
+    others = alike(ledger, *own)
     truth = problem.original()[order.rows]
 
     def factor(name: str) -> Floats | float:
@@ -270,13 +275,13 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
     groups = order.same_value, order.same_place
     former = add_up(ledger, found, places, groups, problem.transform.name, factor)
     if former is None:
-        if not alike:
+        if not others:
             return None
         none = np.zeros(problem.n_records)
         former = Former(none, none, releases=0, copies=0)
     fixed, known = np.empty((2, problem.n_records))
     fixed[order.rows], known[order.rows] = former.fixed, former.known
-    return replace(former, fixed=fixed, known=known, alike=len(alike))
+    return replace(former, fixed=fixed, known=known, alike=len({one.release for one in others}))
 
 
 def add_up(
@@ -322,10 +327,40 @@ def add_up(
     return Former(total[0], total[1], len(counted), copies, len(entries) - len(counted))
 
 
-def may_be_same(entry: Entry, column: str, table: str, records: int) -> bool:
-    """Whether an entry has this column, and this table's name or number of records."""
-    named = table == entry.table and table != UNNAMED
-    return entry.column == column and (named or entry.records == records)
+def alike(
+    ledger: Ledger,
+    column: str,
+    table: str,
+    records: int,
+    responses: str,
+    places: NDArray[np.uint64] | None,
+) -> list[Entry]:
+    """Releases that may be of the same records before or after a value was corrected, so that the
+    fingerprints differ.
+
+    They are of the column, and share a tenth of the places of the smaller table, or have its name
+    and its number of records; where the places of one are not known, its name or its number.
+
+    Parameters
+    ----------
+    places
+        A number for the place of each record, shape (N,); None where they are not known.
+    """
+    found = []
+    for entry in ledger.entries():
+        if entry.column != column or entry.responses == responses:
+            continue
+        named, as_many = table == entry.table != UNNAMED, records == entry.records
+        theirs = ledger.places(entry)
+        if places is None or theirs is None:
+            same = named or as_many
+        else:
+            mine, other = np.unique(places), np.unique(theirs)
+            shared = np.intersect1d(mine, other, assume_unique=True).size
+            same = (named and as_many) or shared >= SHARED * min(mine.size, other.size)
+        if same:
+            found.append(entry)
+    return found
 
 
 def read_entry(content: Mapping[str, Any]) -> Entry:
@@ -340,9 +375,10 @@ def read_information(path: Path, records: int) -> pd.DataFrame:
     Columns, each of N rows: ``alone``, the precision without any release; ``fixed`` and ``known``,
     what the release adds for an intruder who can't use the variances or knows them, without margin;
     ``margin``, the factor on an sd by ``known`` that makes it a lower bound, see :func:`sd_left`;
-    ``least``, the least sd that the floor wants, NaN without one; ``next_copy`` and
-    ``next_release``, what one more copy and as many more as the release has are planned to add;
-    ``same_value`` and ``same_place``, as in
+    ``least``, the least sd that the floor and the limit on naming want, NaN without a floor;
+    ``next_copy`` and ``next_release``, what one more copy and as many more as the release has are
+    planned to add;
+    ``same_value``, ``same_place`` and ``place`` (:data:`PLACE`), as in
     :class:`dsstan.release.publication.record_order.RecordOrder`. Modelled scale.
 
     Raises
@@ -355,7 +391,8 @@ def read_information(path: Path, records: int) -> pd.DataFrame:
             found = pd.read_parquet(stream)
     except Exception as error:  # of many kinds
         raise InputError(f"{path} can't be read ({type(error).__name__}): restore it") from None
-    if list(found.columns) != list(COLUMNS) or len(found) != records:
+    columns = [name for name in found.columns if name != PLACE]
+    if columns != list(COLUMNS) or len(found) != records:
         raise InputError(f"{path} is not what a release reveals of {records} records: restore it")
     return found
 

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.release.publication.ledger import (
+    PLACE,
     VARIABLE,
     Entry,
     Ledger,
     add_up,
+    alike,
     information_bytes,
     ledger_folder,
     open_ledger,
@@ -30,6 +33,7 @@ from dsstan.release.publication.ledger import (
 )
 from dsstan.release.publication.record_order import RecordOrder, record_order
 from dsstan.risk.assessment import Assessment
+from dsstan.risk.naming import least_sd_unnamed
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
@@ -129,6 +133,9 @@ def _information_of(risks: Assessment, order: RecordOrder) -> pd.DataFrame:
     least = np.full(alone.size, np.nan)
     if risks.least_sd is not None:
         least = risks.least_sd * (1.0 + (after.left_out or 0.0))
+        if risks.naming is not None and risks.naming.limit is not None:
+            unnamed = least_sd_unnamed(risks.release.problem, risks.naming.limit)
+            least = np.maximum(least, unnamed * (1.0 + (after.left_out or 0.0)))
     found = pd.DataFrame(
         {
             "alone": alone,
@@ -141,7 +148,8 @@ def _information_of(risks: Assessment, order: RecordOrder) -> pd.DataFrame:
         }
     )
     found = found.iloc[order.rows].reset_index(drop=True)
-    return found.assign(same_value=order.same_value, same_place=order.same_place)
+    groups = {"same_value": order.same_value, "same_place": order.same_place}
+    return found.assign(**groups, **{PLACE: order.place_numbers})
 
 
 def read_note(confidential: Path) -> LedgerNote | None:
@@ -182,8 +190,9 @@ def not_counted(note: LedgerNote, ledger: Ledger) -> str:
     found = {
         one.release: one
         for entry in note.entries
-        for one in ledger.entries()
-        if entry.may_be_same(one)
+        for one in alike(
+            ledger, entry.column, entry.table, entry.records, entry.responses, _places(note, entry)
+        )
     }
     if not found:
         return ""
@@ -196,6 +205,13 @@ def not_counted(note: LedgerNote, ledger: Ledger) -> str:
         "went out before: if the records are the same people's, what those copies tell is not "
         "counted here"
     )
+
+
+def _places(note: LedgerNote, entry: Entry) -> NDArray[np.uint64] | None:
+    """Numbers of the places of an entry's table, where they are known."""
+    if note.information is None or not entry.judged or PLACE not in note.information:
+        return None
+    return np.asarray(note.information[PLACE], dtype=np.uint64)
 
 
 def _others(entry: Entry, ledger: Ledger) -> list[Entry]:
@@ -226,7 +242,10 @@ def published_since(note: LedgerNote, ledger: Ledger) -> list[str]:
         since = f"with what was published of this table since it was written ({len(new)}"
         since += f" release{'s' if len(new) > 1 else ''})"
         if below:
-            found.append(f"{since} it misses its floor for {below} of {entry.records} records")
+            found.append(
+                f"{since} it misses its floor, or names values too surely, for {below} of "
+                f"{entry.records} records"
+            )
         elif former.unjudged:
             found.append(f"{since} it can't be judged")
     return found
@@ -294,7 +313,9 @@ def ledger_of(note: LedgerNote, named: str | os.PathLike[str] | None) -> Ledger:
     )
 
 
-def ledger_line(folder: str | os.PathLike[str], former: int) -> str:
-    """Which ledger was used, and how many former releases of the table it had."""
+def ledger_line(folder: str | os.PathLike[str], former: int, uncounted: int = 0) -> str:
+    """Which ledger was used, and how many former releases of the table it had, or of what may be
+    the table before a correction."""
     several = "" if former == 1 else "s"
-    return f"Ledger, {former} former release{several} of this table: {folder}"
+    also = f", {uncounted} of what may be it" if uncounted else ""
+    return f"Ledger, {former} former release{several} of this table{also}: {folder}"

@@ -57,7 +57,7 @@ class Publication:
     fit_verdict, disclosure_verdict, floor
         As ``summary.json`` has them.
     reason
-        Why it went out although a verdict was against it; None where none was.
+        Why it went out although something was against it; None where nothing was.
     software
         The version that published it.
     files
@@ -65,6 +65,8 @@ class Publication:
     complete
         False between the note and the moment the folder has its name. It stays False only where
         a process was killed there; the folder may then be there or not.
+    against
+        What stood against it, in words, for all of which the reason was given.
     """
 
     to: str
@@ -77,6 +79,7 @@ class Publication:
     software: str
     files: Mapping[str, str]
     complete: bool
+    against: tuple[str, ...] = ()
 
 
 def publish(
@@ -157,6 +160,7 @@ def publish(
                 software=__version__,
                 files=files,
                 complete=False,
+                against=tuple(against),
             )
             there = partial(_holds, target, files)
             with (
@@ -207,7 +211,10 @@ def publications(folder: Path) -> tuple[Publication, ...]:
     if not path.exists():
         return ()
     try:
-        return tuple(Publication(**one) for one in _json(path)["publications"])
+        found = _json(path)["publications"]
+        return tuple(
+            Publication(**{**one, "against": tuple(one.get("against", ()))}) for one in found
+        )
     except (KeyError, TypeError):
         raise InputError(f"{path} does not hold a list of publications") from None
 

@@ -20,6 +20,7 @@ import hmac
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.core.arrays import Floats, Indices, Truths
@@ -53,6 +54,12 @@ class RecordOrder:
     same_place: NDArray[np.int64] = field(repr=False)
     _values: Floats = field(repr=False)
     _places: Floats = field(repr=False)
+
+    @property
+    def place_numbers(self) -> NDArray[np.uint64]:
+        """A number for the place of each record, shape (N,), in that order: places are public."""
+        places = pd.DataFrame(self._places)
+        return np.asarray(pd.util.hash_pandas_object(places, index=False), dtype=np.uint64)
 
     def name_of(self, values: Floats, key: bytes) -> str:
         """Name of a release by its copies, shape (L, N), whatever the order of the rows and copies

@@ -15,11 +15,16 @@ from dsstan.release.report.tables import meaning, sampler
 from dsstan.release.report.words import NOTHING, figure, plural
 from dsstan.release.settings import settings
 from dsstan.risk.assessment import Assessment
+from dsstan.risk.placing import placed_within
 from dsstan.table.column_roles import column_roles
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
     from dsstan.models.result import Fit
+
+
+SMALL_FLOOR = 0.01
+"""A floor below this share of the value protects next to nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,10 @@ def _accepted(release: Synthesis) -> Iterator[ReportItem]:
     if not release.protected:
         yield ReportItem(
             "warning",
-            "Unrestricted release",
-            "No record is smoothed: the copies come from the unrestricted fit.",
-            "Flag isolated records and fit again before anything is published.",
+            "Nobody is protected",
+            "No record is flagged and no noise was added: the copies tell all that the model knows.",
+            "Flag isolated records by a shorter distance, or have protection found for a floor "
+            '(protection = "auto").',
         )
     if release.copies == 1:
         yield ReportItem(
@@ -120,6 +126,14 @@ def _of_risks(release: Synthesis, risks: Assessment) -> Iterator[ReportItem]:
             "No floor was asked for, so the disclosure of this release was not judged.",
             'Choose one, such as floor = "10%" in the job (--floor 10%), before you look at '
             "the numbers, and make the release again.",
+        )
+    elif risks.floor_share is not None and risks.floor_share < SMALL_FLOOR:
+        yield ReportItem(
+            "warning",
+            "A floor of next to nothing",
+            f"The floor of {risks.asked} allows an intruder to place a value within "
+            f"{placed_within(risks.floor_share)}.",
+            'Ask for more, such as floor = "10%" (--floor 10%).',
         )
     if risks.rose_most is not None:
         yield ReportItem(

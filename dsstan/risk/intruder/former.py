@@ -30,9 +30,8 @@ class Former:
     unjudged
         Releases of the table whose information was never computed, and is not in these numbers.
     alike
-        Releases that may be of the same people before a value was corrected, and are not in these
-        numbers either: of this column, with other values, in a table of this name or with as many
-        records.
+        Releases that may be of the same records before a value was corrected, and are not in these
+        numbers either (``alike`` of :mod:`dsstan.release.publication.ledger`).
     """
 
     fixed: Floats = field(repr=False)
@@ -47,22 +46,27 @@ class Former:
         return self.known if variances == "known" else self.fixed
 
     def __str__(self) -> str:
-        several = self.releases + self.unjudged != 1
-        also = (
-            f"without {self.alike} release{'s' if self.alike != 1 else ''} of this column with "
-            "other values, which may be of the same records before a correction"
-            if self.alike
-            else ""
-        )
         if not self.releases + self.unjudged:
-            return also
+            return ""
+        several = self.releases + self.unjudged != 1
         out = (
             f"counted with {self.releases} former release{'s' if self.releases != 1 else ''} of "
             f"this table ({self.copies} cop{'ies' if self.copies != 1 else 'y'})"
         )
         if self.unjudged:
             out += f", not with {self.unjudged} that {'were' if several else 'was'} never judged"
-        return f"{out}, {also}" if also else out
+        return out
+
+    @property
+    def uncounted(self) -> str:
+        """What is not counted since the values are others, in a sentence; empty where nothing."""
+        if not self.alike:
+            return ""
+        several = self.alike != 1
+        return (
+            f"{self.alike} earlier release{'s' if several else ''} may be of these records before "
+            "a correction, and what all tell together is not known"
+        )
 
 
 def published_before(

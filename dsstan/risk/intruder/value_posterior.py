@@ -232,12 +232,12 @@ def _weighted(
 
     The density is computed at so many ``points``; a spline through its log gives it at ``fine``.
     """
-    ends = np.arcsinh((np.array([-reach, reach]) - centre) / scale)
-    at = np.linspace(*ends, points)
+    first, last = np.arcsinh((np.array([-reach, reach]) - centre) / scale)
+    at = np.linspace(first, last, points)
     value = density(centre + scale * np.sinh(at)) + np.log(np.cosh(at))
     value = np.maximum(value - value.max(), -FLOOR)
     if fine is not None:
-        spline, at = CubicSpline(at, value), np.linspace(*ends, fine)
+        spline, at = CubicSpline(at, value), np.linspace(first, last, fine)
         value = spline(at)
     weight = np.exp(value)
     return centre + scale * np.sinh(at), weight / weight.sum()
