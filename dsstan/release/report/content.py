@@ -86,7 +86,7 @@ def _accepted(release: Synthesis) -> Iterator[ReportItem]:
         yield ReportItem(
             "warning",
             "Nobody is protected",
-            "No record is flagged and no noise was added: the copies tell all that the model knows.",
+            "No record is flagged and no noise added: the copies tell all that the model knows.",
             "Flag isolated records by a shorter distance, or have protection found for a floor "
             '(protection = "auto").',
         )
