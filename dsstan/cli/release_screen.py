@@ -256,7 +256,10 @@ def _floor_line(found: Assessment) -> str:
     """What would meet a floor that is missed, or have the release judged; else nothing."""
     former = None if found.after is None else found.after.former
     if found.verdict == "not judged" and former is not None and former.alike:
-        return "If those are the same records: half the copies, or a stricter floor"
+        return (
+            "What both tell of the same records is not known. If they are the same: half the "
+            "copies, or a stricter floor"
+        )
     if found.after is not None and found.asked is None:
         return 'To have it judged: floor = "10%" in the job file (--floor 10%)'
     if found.verdict != "missed":

@@ -169,7 +169,7 @@ def reach_note(phi: Floats, phi_bounds: tuple[float, float]) -> str | None:
     return (
         "the spatial effect reaches across the whole table, which cannot tell how much farther: "
         f"{100 * low:.0f}% of the draws of the decay are at the low end of its default range. "
-        "Flag records by a distance, as a rule by correlation flags almost nobody here; "
+        "A rule by correlation flags almost nobody here, and one by distance as many as it says; "
         "phi_bounds gives another range"
     )
 

@@ -65,7 +65,7 @@ class Former:
         several = self.alike != 1
         return (
             f"{self.alike} earlier release{'s' if several else ''} may be of these records before "
-            "a correction, and what all tell together is not known"
+            "a correction"
         )
 
 
