@@ -104,7 +104,7 @@ def test_notes_of_the_fit_are_told_where_there_is_room_and_else_counted(release,
     assert note is not None
     noted = dataclasses.replace(release, fit=dataclasses.replace(release.fit, notes=(note,)))
     todo = note.partition(". ")[2]
-    assert todo.startswith("Flag records by a distance")
+    assert todo.startswith("A rule by correlation")
     assert f"Note: {todo}" in " ".join(texts(noted, found))
     assert f"Note: {note}" in " ".join(texts(noted, found, target=None))
     lines = texts(noted, found)
