@@ -113,7 +113,7 @@ class Synthesis(Shown):
 
     @property
     def protection(self) -> str:
-        """How the copies are protected: the fit's protection, noise, or both."""
+        """The fit's protection, noise, or both, in words."""
         if self.noise is None:
             return self.fit.protection
         return f"{self.fit.protection} and noise" if self.fit.kind == "restricted" else "noise"

@@ -42,6 +42,7 @@ __all__ = [
     "least_sd_unnamed",
     "naming",
     "own_steps",
+    "surest_named",
 ]
 
 

@@ -378,7 +378,7 @@ def read_information(path: Path, records: int) -> pd.DataFrame:
     ``least``, the least sd that the floor and the limit on naming want, NaN without a floor;
     ``next_copy`` and ``next_release``, what one more copy and as many more as the release has are
     planned to add;
-    ``same_value``, ``same_place`` and ``place`` (:data:`PLACE`), as in
+    ``same_value``, ``same_place`` and ``place`` (``PLACE``), as in
     :class:`dsstan.release.publication.record_order.RecordOrder`. Modelled scale.
 
     Raises

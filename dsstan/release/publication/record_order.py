@@ -57,7 +57,7 @@ class RecordOrder:
 
     @property
     def place_numbers(self) -> NDArray[np.uint64]:
-        """A number for the place of each record, shape (N,), in that order: places are public."""
+        """A number for the place of each record, shape (N,), in that order. Places are public."""
         places = pd.DataFrame(self._places)
         return np.asarray(pd.util.hash_pandas_object(places, index=False), dtype=np.uint64)
 
