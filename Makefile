@@ -5,6 +5,7 @@
 # make check  formatting, lint, complexity, the arrows between the rooms, types
 # make trust  injects faults into real runs and writes docs/trust-table.md
 # make kills  kills run, publish and compare 100 times at random moments
+# make notebooks  the teaching examples as notebooks, run in full, in notebooks/
 # make mutants  changes 100 places of table/, risk/ and release/ one by one and names what no test notices
 # make dist   builds wheel and sdist into dist/ and has twine check them
 # make advisories OSV=all.zip  writes requirements/advisories.json from OSV's export of PyPI
@@ -16,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test nightly check docs parity bench trust kills mutants dist lock sbom audit advisories format clean
+.PHONY: demo test nightly check docs parity bench trust kills notebooks mutants dist lock sbom audit advisories format clean
 
 demo: $(VENV)/.demo
 	@test ! -e $(DEMO_OUT) || { echo "$(DEMO_OUT) exists and is not overwritten: remove it, or make demo DEMO_OUT=another-folder"; exit 2; }
@@ -51,6 +52,12 @@ trust: $(VENV)/.test
 kills: $(VENV)/.test
 	$(BIN)/python tests/kills.py --runs 100 --out tests/benchmarks/kills.json
 	$(BIN)/python tests/trust_table.py
+
+notebooks: $(VENV)/.docs
+	mkdir -p notebooks
+	for script in examples/[0-9]*.py; do \
+	  $(BIN)/jupytext --to ipynb --execute --output notebooks/$$(basename $$script .py).ipynb $$script || exit 1; \
+	done
 
 mutants: $(VENV)/.dev
 	$(BIN)/python tests/mutants.py 100

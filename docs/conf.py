@@ -91,6 +91,9 @@ def write_notebooks() -> None:
     for script in sorted((ROOT / "examples").glob("[0-9]*.py")):
         notebook = HERE / "teach" / f"{script.stem}.ipynb"
         content = jupytext.read(script, fmt="py:percent")
+        title, _, rest = content.cells[0]["source"].partition("\n")
+        down = f"{{download}}`This page as a notebook <{notebook.name}>`"
+        content.cells[0]["source"] = f"{title}\n\n{down}\n{rest}"
         content.metadata["kernelspec"] = {
             "name": "python3",
             "display_name": "Python 3",

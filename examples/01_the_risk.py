@@ -1,6 +1,9 @@
 # %% [markdown]
 # # 1. The risk: what does a published copy reveal about a record that stands alone?
 #
+# *Time: 20 minutes. Level: first course: means, variances, a regression. Before it: nothing
+# before it.*
+#
 # Section 2 of Quick, Holan and Wikle (2018). An agency keeps a table of places and
 # incomes. It publishes every place as it is, and in place of every income a draw from a
 # model fitted to the table. No published income is a real one. Here we look at what such
@@ -20,6 +23,7 @@ import dsstan as ds
 from dsstan.models.posterior import spread_draws
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.pictures.plots import plot_copies, plot_surface
+from dsstan.release.pictures.save import show
 from dsstan.risk.intruder.attacker import attack
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
@@ -79,11 +83,12 @@ print(free)
 # %%
 surface = ds.surface_on_grid(free, cells=30 if QUICK else 60, draws=50, progress=False)
 mark = places.loc[["alone"]]
-(
+show(
     plot_surface(surface, problem, title="Posterior mean of the spatial effect, log income")
     + p9.geom_point(
         p9.aes("s1", "s2"), data=mark, inherit_aes=False, shape="s", fill="none", size=7, stroke=0.9
-    )
+    ),
+    "01_surface",
 )
 
 # %% [markdown]
@@ -101,7 +106,7 @@ profile["expected"] = beta_0 + profile["w"]
 at_record = profile["expected"].iloc[100]
 print(f"x'beta {beta_0:.2f}; expected at the lone record {at_record:.2f}; its truth", end=" ")
 print(f"{problem.y[alone]:.2f}")
-(
+show(
     p9.ggplot(profile, p9.aes("x", "expected"))
     + p9.geom_hline(yintercept=beta_0, linetype="dashed", color="#4d4d4d")
     + p9.geom_line(color="#0571b0", size=1)
@@ -110,7 +115,8 @@ print(f"{problem.y[alone]:.2f}")
     + p9.annotate("text", x=s1 + 0.015, y=problem.y[alone], label="truth", ha="left", size=9)
     + p9.labs(x=f"s1, at s2 = {s2:g}", y="expected log income")
     + p9.theme_bw()
-    + p9.theme(figure_size=(6.4, 3.4))
+    + p9.theme(figure_size=(6.4, 3.4)),
+    "01_line",
 )
 
 # %% [markdown]
@@ -133,13 +139,13 @@ way = (beta_0 - drawn[:, alone].mean()) / (beta_0 - problem.y[alone])
 print(f"On the way from x'beta to the truth, copies of the lone record went {100 * way:.0f}%")
 
 # %%
-plot_copies(release, alone)
+show(plot_copies(release, alone), "01_copies_alone")
 
 # %% [markdown]
 # And the record in the crowd, whose copies lie around what it and its neighbours earn:
 
 # %%
-plot_copies(release, crowded)
+show(plot_copies(release, crowded), "01_copies_in_a_crowd")
 
 # %% [markdown]
 # ## The paper's measure
@@ -183,7 +189,7 @@ for name, record in two.items():
 # %%
 points = pd.DataFrame({"distance": nearest, "exposure": found.exposure})
 chosen = points.iloc[list(two.values())].assign(record=list(two))
-(
+show(
     p9.ggplot(points, p9.aes("distance", "exposure"))
     + p9.geom_hline(yintercept=limit, linetype="dashed", color="#4d4d4d")
     + p9.geom_point(color="#4d4d4d", fill="white", size=1.4, stroke=0.4)
@@ -197,7 +203,8 @@ chosen = points.iloc[list(two.values())].assign(record=list(two))
         title="The dashed line: sigma_sq / (sigma_sq + tau_sq)",
     )
     + p9.theme_bw()
-    + p9.theme(figure_size=(6.8, 3.8), plot_title=p9.element_text(size=10))
+    + p9.theme(figure_size=(6.8, 3.8), plot_title=p9.element_text(size=10)),
+    "01_exposure",
 )
 
 # %% [markdown]

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 2. Differential smoothing: how far is a record at risk smoothed, and what becomes of the rest?
 #
+# *Time: 30 minutes. Level: first course. Before it: example 1.*
+#
 # Section 3 of Quick, Holan and Wikle (2018). The surface reveals a record that stands
 # alone. The paper's remedy smooths such records more than the others: it finds them by a
 # rule, and shrinks what the model may know of each about its own place. This page turns
@@ -27,6 +29,7 @@ from dsstan.models.weights import (
     smoothing,
 )
 from dsstan.release.pictures.plots import plot_surfaces
+from dsstan.release.pictures.save import show
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 40 if QUICK else 150
@@ -64,7 +67,7 @@ print(pd.DataFrame(rules).to_string(index=False))
 # %%
 by_rule = ds.flag_isolated(free, correlation=0.20)
 isolated = by_rule.table(problem)[nearest > 0.04]
-(
+show(
     p9.ggplot(isolated, p9.aes("neighbour_distance", "probability"))
     + p9.geom_vline(xintercept=by_rule.threshold, linetype="dashed", color=GREY)
     + p9.geom_point(p9.aes(shape="flagged", color="flagged"), size=2.6)
@@ -75,7 +78,8 @@ isolated = by_rule.table(problem)[nearest > 0.04]
         y="P(flag) over the posterior of phi",
     )
     + p9.theme_bw()
-    + p9.theme(figure_size=(6.8, 3.4))
+    + p9.theme(figure_size=(6.8, 3.4)),
+    "02_probability",
 )
 
 # %% [markdown]
@@ -132,7 +136,7 @@ curves = pd.DataFrame(
     ],
     columns=["gamma", "quantity", "value"],
 )
-(
+show(
     p9.ggplot(curves, p9.aes("gamma", "value", color="quantity", linetype="quantity"))
     + p9.geom_line(size=1)
     + p9.scale_x_log10(labels=lambda breaks: [f"{b:g}" for b in breaks])
@@ -140,7 +144,8 @@ curves = pd.DataFrame(
     + p9.scale_linetype_manual({"A_ii": "dashed", "alpha": "solid"}, name=" ")
     + p9.labs(x="gamma", y="of a flagged record", title="alpha at the unrestricted variances")
     + p9.theme_bw()
-    + p9.theme(figure_size=(6.8, 3.2), plot_title=p9.element_text(size=10))
+    + p9.theme(figure_size=(6.8, 3.2), plot_title=p9.element_text(size=10)),
+    "02_gamma",
 )
 
 # %% [markdown]
@@ -186,7 +191,7 @@ print(table.to_string(index=False, float_format=lambda v: f"{v:.3g}"))
 
 # %%
 table["gamma"] = pd.Categorical(table["gamma"], list(table["gamma"]))
-(
+show(
     p9.ggplot(table, p9.aes(x="gamma"))
     + p9.geom_hline(yintercept=truth, color=RED)
     + p9.geom_pointrange(p9.aes(y="mean", ymin="low", ymax="high"), color=BLUE, size=0.7)
@@ -198,7 +203,8 @@ table["gamma"] = pd.Categorical(table["gamma"], list(table["gamma"]))
         title="Mean and 95% interval of the copies (blue); x'beta (hollow)",
     )
     + p9.theme_bw()
-    + p9.theme(figure_size=(6.8, 3.8), plot_title=p9.element_text(size=10))
+    + p9.theme(figure_size=(6.8, 3.8), plot_title=p9.element_text(size=10)),
+    "02_intervals",
 )
 
 # %% [markdown]
@@ -236,7 +242,7 @@ print(f"sqrt(tau_sq) {np.sqrt(last['tau_sq'].mean()):.2f}", end=", ")
 print(f"sqrt(sigma_sq + tau_sq) {np.sqrt((last['sigma_sq'] + last['tau_sq']).mean()):.2f}")
 limit["gamma"] = pd.Categorical(limit["gamma"], list(dict.fromkeys(limit["gamma"])))
 side = p9.position_dodge(width=0.4)
-(
+show(
     p9.ggplot(limit, p9.aes("gamma", "mean", color="effect", shape="effect"))
     + p9.geom_hline(yintercept=truth, color=RED)
     + p9.geom_pointrange(p9.aes(ymin="low", ymax="high"), position=side, size=0.7)
@@ -245,7 +251,8 @@ side = p9.position_dodge(width=0.4)
     + p9.annotate("text", x=0.55, y=truth - 0.35, label="truth", ha="left", size=9, color=RED)
     + p9.labs(x="gamma", y="copies of the lone record,\nmean and 95% interval (log income)")
     + p9.theme_bw()
-    + p9.theme(figure_size=(6.8, 3.6))
+    + p9.theme(figure_size=(6.8, 3.6)),
+    "02_limit",
 )
 
 # %% [markdown]
@@ -282,9 +289,10 @@ before, after = surfaces.values()
 change = (after[VALUE] - before[VALUE]).abs()
 here = np.hypot(*(before[["x", "y"]].to_numpy() - problem.sites[alone]).T).argmin()
 print(f"change of the map at the lone record {change[here]:.2f}, median {change.median():.2f}")
-(
+show(
     plot_surfaces(surfaces, problem, flagged=flags.flagged, value=VALUE)
-    + p9.theme(figure_size=(8.4, 3.6))
+    + p9.theme(figure_size=(8.4, 3.6)),
+    "02_surfaces",
 )
 
 # %% [markdown]
@@ -327,7 +335,7 @@ print(cells.pivot(index="protection", columns="what", values="text").loc[order].
 sides["protection"] = pd.Categorical(sides["protection"], order[::-1])
 only = pd.DataFrame({"what": ["copies of the lone record"], "truth": [truth]})
 only["what"] = pd.Categorical(only["what"], list(shown))
-(
+show(
     p9.ggplot(sides, p9.aes("protection", "mean"))
     + p9.geom_hline(p9.aes(yintercept="truth"), data=only, color=RED)
     + p9.geom_pointrange(p9.aes(ymin="low", ymax="high"), color=BLUE, size=0.6)
@@ -335,7 +343,8 @@ only["what"] = pd.Categorical(only["what"], list(shown))
     + p9.coord_flip()
     + p9.labs(x="", y="mean and 95% interval; red: the truth")
     + p9.theme_bw()
-    + p9.theme(figure_size=(7, 4.4))
+    + p9.theme(figure_size=(7, 4.4)),
+    "02_protections",
 )
 
 # %% [markdown]

@@ -1,6 +1,9 @@
 # %% [markdown]
 # # 3. The simulated study: can one isolated record be hidden, and at what price?
 #
+# *Time: 40 minutes. Level: second course: Gaussian processes, MCMC. Before it: examples 1 and
+# 2.*
+#
 # Section 4 of Quick, Holan and Wikle (2018), "the paper" below. A town of simulated incomes has
 # one person who lives far from everybody else, on a low income. We fit the model with and without
 # differential smoothing, draw copies from both, and put both tables and the figures of the section
@@ -23,6 +26,7 @@ from scipy.spatial.distance import cdist
 import dsstan as ds
 from dsstan.models.weights import isolation_distance
 from dsstan.release.pictures.plots import plot_copies, plot_intervals, plot_surfaces
+from dsstan.release.pictures.save import show
 from dsstan.table.datasets import load_simulated_truth
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
@@ -212,11 +216,12 @@ traces = pd.concat(
     pd.DataFrame({"draw": np.arange(KEPT), "beta_0": chains[name][0], "fit": name})
     for name in chains
 )
-(
+show(
     ggplot(traces, aes("draw", "beta_0", color="fit"))
     + geom_line(size=0.3)
     + labs(title="Two chains of one seed, with and without the outlier", color="")
-    + theme(figure_size=(7, 3))
+    + theme(figure_size=(7, 3)),
+    "03_traces",
 )
 
 # %% [markdown]
@@ -251,7 +256,7 @@ def maps(*names):
     return plot_surfaces({n: surfaces[n] for n in names}, problem, **LOOK) + SIZE
 
 
-maps("true", "unrestricted")
+show(maps("true", "unrestricted"), "03_true_and_unrestricted")
 
 # %% [markdown]
 # Around the outlier the unrestricted surface falls towards its value, in a ring. Nothing else is
@@ -259,7 +264,7 @@ maps("true", "unrestricted")
 # beside restricted (figure 2): the ring is gone.
 
 # %%
-maps("unrestricted", "restricted")
+show(maps("unrestricted", "restricted"), "03_unrestricted_and_restricted")
 
 # %%
 site = problem.sites[[outlier]]
@@ -281,10 +286,11 @@ print("the paper, unrestricted: 7.16 there, 11.44 outside the ring (its section 
 # %%
 release = ds.synthesise(kept, copies=COPIES, seed=4, progress=False)
 suppressed = ds.synthesise(without, copies=COPIES, seed=5, progress=False)
-(
+show(
     plot_copies(release, outlier)
     + labs(title="Copies of the outlier", x="log of the income in dollars")
-    + theme(figure_size=(7, 5.4))
+    + theme(figure_size=(7, 5.4)),
+    "03_copies_of_the_outlier",
 )
 
 # %%
@@ -371,7 +377,7 @@ for term, sd in zip(terms[1:], design_sd, strict=True):
     print(f"{term}, restricted, a standard deviation of {sd:.2f}: {estimates}")
 
 # %%
-plot_intervals(kept_by_analyst) + theme(figure_size=(7, 5.5))
+show(plot_intervals(kept_by_analyst) + theme(figure_size=(7, 5.5)), "03_intervals")
 
 # %% [markdown]
 # ## The risk, counted as in the paper

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 5. What does the paper's measure miss?
 #
+# *Time: 40 minutes. Level: second course. Before it: example 4.*
+#
 # The paper counts the copies that come near the truth, one copy at a time. But a release
 # is all its copies, and somebody who wants one value may know the neighbours' already.
 # Here an intruder attacks San Francisco's one-bedroom homes under every protection, and an analyst
@@ -21,6 +23,7 @@ import plotnine as p9
 import dsstan as ds
 from dsstan.models.flagging.continuous_weights import continuous_effect, continuous_weights
 from dsstan.release.pictures.plots import plot_release_size
+from dsstan.release.pictures.save import show
 from dsstan.risk.intruder.attacker import attack
 from dsstan.risk.intruder.exact import exact_intruder
 
@@ -111,7 +114,7 @@ print(found["paper"])
 # unsafe by itself: there is a largest L that leaves everybody the floor.
 
 # %%
-plot_release_size(found["paper"])
+show(plot_release_size(found["paper"]), "05_release_size")
 
 # %% [markdown]
 # On the left, the seven. Under `paper` the intruder's sd is much smaller if they know the
@@ -206,7 +209,7 @@ look = {
 }
 curves["protection"] = pd.Categorical(curves["protection"], list(look))
 curves["panel"] = pd.Categorical(curves["panel"], [panel for panel, _, _ in PANELS])
-(
+show(
     p9.ggplot(curves, p9.aes("copies", "sd", color="protection", linetype="protection"))
     + p9.geom_hline(yintercept=FLOOR, color="#999999", size=0.5)
     + p9.geom_line(size=1)
@@ -221,7 +224,8 @@ curves["panel"] = pd.Categorical(curves["panel"], [panel for panel, _, _ in PANE
         title=f"The most exposed home; grey line: the floor {FLOOR}",
     )
     + p9.theme_bw()
-    + p9.theme(figure_size=(8, 3.8), legend_position="bottom", plot_title=p9.element_text(size=10))
+    + p9.theme(figure_size=(8, 3.8), legend_position="bottom", plot_title=p9.element_text(size=10)),
+    "05_protections",
 )
 
 # %% [markdown]
@@ -333,7 +337,7 @@ columns = ["copies", "protection", "sd_at_risk_known", "sd_all", "share_at_risk"
 print(grid.best()[columns].to_string(index=False, float_format=lambda v: f"{v:.3f}"))
 
 # %%
-grid.plot(floor=FLOOR) + p9.theme(figure_size=(8, 4))
+show(grid.plot(floor=FLOOR) + p9.theme(figure_size=(8, 4)), "05_grid")
 
 # %% [markdown]
 # ## Continuous weights

@@ -1,6 +1,9 @@
 # %% [markdown]
 # # 6. Baltimore: from a table of your own to a release, and back as an analyst
 #
+# *Time: 30 minutes. Level: first course. Before it: example 1; how to read a table with
+# pandas.*
+#
 # A data steward has a CSV file of house sales: places, features, prices. The prices are to be made
 # synthetic. Which steps lead from that file to a folder that may be published, and what can
 # somebody do who has the published part only?
@@ -22,6 +25,7 @@ import dsstan as ds
 from dsstan.core.errors import DisclosureError, FormulaError
 from dsstan.models.weights import neighbour_distances
 from dsstan.release.pictures.plots import plot_intervals, plot_surface
+from dsstan.release.pictures.save import show
 from dsstan.release.reading import read_release, read_table
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
@@ -84,13 +88,14 @@ print(
 
 # %%
 M = 10
-(
+show(
     ggplot(pd.DataFrame({"distance": nearest}), aes("distance"))
     + geom_histogram(binwidth=1, boundary=0, fill="#bdbdbd", color="white")
     + geom_vline(xintercept=M, color="#d7191c", linetype="dashed")
     + labs(x="distance to the nearest neighbour (thousands of feet); dashed: M", y="records")
     + theme_bw()
-    + theme(figure_size=(7, 3))
+    + theme(figure_size=(7, 3)),
+    "06_distances",
 )
 
 # %% [markdown]
@@ -136,7 +141,7 @@ print(f"distance {M}: correlation {flags.correlation:.2f}, {flags.n_flagged} fla
 print(kept)
 
 # %%
-(
+show(
     plot_surface(
         ds.surface_on_grid(kept, cells=CELLS, draws=DRAWS, progress=False),
         problem,
@@ -144,7 +149,8 @@ print(kept)
         title="Spatial effect of the restricted fit (log dollars)",
     )
     + labs(x="x (thousands of feet)", y="y (thousands of feet)")
-    + theme(figure_size=(7, 4.2))
+    + theme(figure_size=(7, 4.2)),
+    "06_surface",
 )
 
 # %% [markdown]
@@ -182,7 +188,7 @@ for source in ("original", "restricted"):
 # copies than in the original. Put every column into the formula that analysts will ask for.
 
 # %%
-plot_intervals(kept_by_analyst) + theme(figure_size=(7, 5.5))
+show(plot_intervals(kept_by_analyst) + theme(figure_size=(7, 5.5)), "06_intervals")
 
 # %% [markdown]
 # ## Write the release

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 7. Stan alone: does the Python package add anything to the model?
 #
+# *Time: 20 minutes. Level: second course: a little Stan. Before it: example 4.*
+#
 # The models are Stan programs that can be read and run without Python. Here the restricted fit of
 # San Francisco is done twice: with `ds.fit`, and with CmdStan's own command line on a JSON file.
 # If the programs say all, both give the same posterior up to Monte Carlo error.
@@ -36,6 +38,7 @@ from dsstan.core.workspace import private_folder
 from dsstan.engines import CmdStanEngine, EmbeddedEngine, SamplerSettings
 from dsstan.engines.base import jsonable
 from dsstan.engines.programs import Program
+from dsstan.release.pictures.save import show
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 WARMUP, SAMPLES = (500, 800) if QUICK else (1000, 1000)
@@ -214,7 +217,7 @@ print(f"\n{ran} alone: {within} of {len(table)} means within {limit:.1f} standar
 sources = {"Stan alone": alone[["sigma_sq", "tau_sq"]], "ds.fit": None}
 sources["ds.fit"] = pd.DataFrame({k: kept.draws[k].ravel() for k in ("sigma_sq", "tau_sq")})
 long = pd.concat([t.melt(var_name="parameter").assign(run=run) for run, t in sources.items()])
-(
+show(
     ggplot(long, aes("value", color="run", linetype="run"))
     + geom_density(size=0.9)
     + facet_wrap("parameter", scales="free")
@@ -222,7 +225,8 @@ long = pd.concat([t.melt(var_name="parameter").assign(run=run) for run, t in sou
     + scale_linetype_manual({"Stan alone": "dashed", "ds.fit": "solid"}, name="run")
     + labs(x="variance of the log price", y="posterior density")
     + theme_bw()
-    + theme(figure_size=(7, 3.2), legend_position="bottom", panel_grid_minor=element_blank())
+    + theme(figure_size=(7, 3.2), legend_position="bottom", panel_grid_minor=element_blank()),
+    "07_posteriors",
 )
 
 # %% [markdown]

@@ -1,6 +1,9 @@
 # %% [markdown]
 # # 8. Adaptive smoothing: what if the weights follow the parameters?
 #
+# *Time: 20 minutes. Level: research: models whose weights depend on parameters. Before it:
+# examples 2 and 3.*
+#
 # Section 6 of Quick, Holan and Wikle (2018), "the paper" below, suggests a way without flags. The
 # weight of a record grows with the distance d to its nearest neighbour, and the variances say
 # how far to smooth:
@@ -22,6 +25,7 @@ from plotnine import aes, facet_wrap, geom_hline, geom_point, ggplot, labs, scal
 
 import dsstan as ds
 from dsstan.models.adaptive.fit import fit_adaptive
+from dsstan.release.pictures.save import show
 from dsstan.risk.intruder.attacker import attack
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer records and draws, for the tests
@@ -97,13 +101,14 @@ for name in ("two-stage", "ratio", "alpha 0.2", "step"):
     parts.append(kept[kept["distance"] > 0].assign(fit=name))
 shown = pd.concat(parts)
 print(shown.groupby(["fit", "alone"])["kept"].mean().unstack().round(3).to_string())
-(
+show(
     ggplot(shown, aes("distance", "kept", colour="alone"))
     + geom_hline(yintercept=0, colour="#bbbbbb")
     + geom_point(size=0.9)
     + scale_x_log10()
     + facet_wrap("fit")
-    + labs(x="distance to the nearest neighbour", y="share of the variance of w kept, A squared")
+    + labs(x="distance to the nearest neighbour", y="share of the variance of w kept, A squared"),
+    "08_adaptive",
 )
 
 # %% [markdown]

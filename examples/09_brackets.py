@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 9. Brackets: how many homes above a million, exactly?
 #
+# *Time: 20 minutes. Level: second course: truncated normals. Before it: example 4.*
+#
 # Copies from a spatial model get the number of expensive homes roughly right. If that number
 # matters, section 6 of Quick, Holan and Wikle (2018) suggests to keep each home's price bracket:
 # copies are drawn from a normal that is cut to the bracket. The price is that everybody learns the
@@ -16,6 +18,7 @@ from plotnine import aes, facet_wrap, geom_histogram, geom_vline, ggplot, labs, 
 
 import dsstan as ds
 from dsstan.models.brackets.fit import fit_bracketed
+from dsstan.release.pictures.save import show
 from dsstan.risk.bracket_cost import bracket_cost
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
@@ -95,14 +98,15 @@ shown = pd.DataFrame(
     }
 )
 print(f"its copies without brackets are a million or more in {100 * share[home]:.0f}%")
-(
+show(
     ggplot(shown, aes("price"))
     + geom_histogram(breaks=[k / 20 for k in range(8, 41)], closed="left", fill="#4477aa")
     + geom_vline(xintercept=1.0, linetype="dashed")
     + facet_wrap("copies", ncol=1)
     + labs(x="synthetic price, million dollars", y="copies")
     + theme_bw()
-    + theme(figure_size=(6, 4))
+    + theme(figure_size=(6, 4)),
+    "09_prices",
 )
 
 # %% [markdown]

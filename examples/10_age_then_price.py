@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 10. Age, then price: do two synthetic columns still go together?
 #
+# *Time: 20 minutes. Level: second course: counts. Before it: example 4.*
+#
 # Section 6 of Quick, Holan and Wikle (2018) asks for more than one sensitive value: synthesise
 # the age of a person by a Poisson model, then the income given the *synthetic* age. Here the
 # records are the one-bedroom homes of San Francisco: their age is a count of years, and the price
@@ -16,6 +18,7 @@ from plotnine import aes, facet_wrap, geom_point, ggplot, labs, scale_x_sqrt, sc
 import dsstan as ds
 from dsstan.analysis.utility import ols
 from dsstan.models.counts.fit import fit_counts
+from dsstan.release.pictures.save import show
 from dsstan.risk.joint_disclosure import joint_disclosure
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
@@ -114,14 +117,15 @@ for name, values in (("chain", both.values), ("apart", apart.values)):
 pieces = {"table": homes, "one copy": both.table(0)}
 shown = pd.concat([t.assign(which=name) for name, t in pieces.items()])
 shown["which"] = pd.Categorical(shown["which"], pieces)
-(
+show(
     ggplot(shown, aes("age", "price"))
     + geom_point(alpha=0.5)
     + facet_wrap("which")
     + scale_x_sqrt()
     + scale_y_log10()
     + labs(x="age in years", y="price in dollars")
-    + theme(figure_size=(8, 4))
+    + theme(figure_size=(8, 4)),
+    "10_age_and_price",
 )
 
 # %% [markdown]

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 11. Studios, one and two bedrooms: what do homes of one kind say about another?
 #
+# *Time: 30 minutes. Level: research: several correlated effects. Before it: example 4.*
+#
 # Section 6 of Quick, Holan and Wikle (2018) names a model for homes of several sizes: each number
 # of bedrooms has a regression, a nugget and a spatial effect of its own, and the effects of one
 # place go together, `Cov(w_k(s), w_l(s')) = T_kl R(phi)`. We fit it to the flats downtown in San
@@ -28,6 +30,7 @@ import dsstan as ds
 from dsstan.models.groups.effect_map import surface_by_group
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.weights import neighbour_distances
+from dsstan.release.pictures.save import show
 
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 SAMPLER = {"warmup": 200, "samples": 600} if QUICK else {"warmup": 1000, "samples": 1000}
@@ -90,25 +93,27 @@ print(f"share below 0: prior {below:.2f}, posterior {share:.2f} (one and two bed
 surface = surface_by_group(free, cells=CELLS, draws=DRAWS, progress=False)
 KILOMETRES = np.arange(np.ceil(surface["x"].min()), surface["x"].max())
 own = pd.DataFrame(problem.sites, columns=["x", "y"]).assign(group=flats["bedrooms"])
-(
+show(
     ggplot(surface, aes("x", "y"))
     + geom_tile(aes(fill="w"))
     + geom_point(data=own, size=0.8, fill="white")
     + facet_wrap("group", labeller=lambda k: f"{k} bedrooms")
     + scale_x_continuous(breaks=KILOMETRES)
     + labs(x="kilometres", y="kilometres", fill="w")
-    + theme(figure_size=(8, 3.2))
+    + theme(figure_size=(8, 3.2)),
+    "11_effect",
 )
 
 # %%
-(
+show(
     ggplot(surface, aes("x", "y"))
     + geom_tile(aes(fill="sd"))
     + geom_point(data=own, size=0.8, fill="white")
     + facet_wrap("group", labeller=lambda k: f"{k} bedrooms")
     + scale_x_continuous(breaks=KILOMETRES)
     + labs(x="kilometres", y="kilometres", fill="sd of w")
-    + theme(figure_size=(8, 3.2))
+    + theme(figure_size=(8, 3.2)),
+    "11_effect_sd",
 )
 
 # %% [markdown]

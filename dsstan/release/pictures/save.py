@@ -1,7 +1,8 @@
-"""Write a picture to a file that only its owner can read."""
+"""Write a picture to a file that only its owner can read; show one in a notebook."""
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import warnings
@@ -61,3 +62,26 @@ def save(
         plot.save(picture, format="png", width=width, height=height, dpi=dpi, verbose=False)
     write_private(target, picture.getvalue())
     return target
+
+
+def show(plot: ggplot, name: str) -> ggplot | None:
+    """A picture for a notebook; in a script it is written to ``pictures/NAME.png``.
+
+    Parameters
+    ----------
+    plot
+        Any plotnine plot.
+    name
+        Of the file, without its ending. The folder (0700) is made in the current one.
+
+    Returns
+    -------
+    ggplot or None
+        The plot where an IPython kernel runs, which draws it as the value of its cell.
+    """
+    if hasattr(builtins, "get_ipython"):
+        return plot
+    folder = Path("pictures")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    print(f"Picture: {save(plot, folder / f'{name}.png')}")
+    return None
