@@ -331,8 +331,10 @@ def built(tmp_path_factory, san_francisco) -> Path:
             for name in ("docs", "examples", "tests/parity", "stan"):
                 skip = shutil.ignore_patterns("_build", "golden", "*.ipynb", "__pycache__")
                 shutil.copytree(ROOT / name, tree / name, ignore=skip)
-            for path in ROOT.glob("*.md"):
-                shutil.copy(path, tree)
+            for path in (*ROOT.glob("*.md"), *ROOT.glob("data/*/README.md")):
+                there = tree / path.relative_to(ROOT)
+                there.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, there)
             done = subprocess.run(
                 ["sphinx-build", "-W", "--keep-going", "-q", *mode, tree / "docs", shared / "html"],
                 env=tidy_environment(),

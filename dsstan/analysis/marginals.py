@@ -167,7 +167,7 @@ def _checks(
     more = max(zeros, made)
     chance = max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(more * (1.0 - more) / n)))
     checks = [_check("share of zeros", made, abs(made - zeros), zeros, chance, _WITHOUT, name)]
-    positive = "log() in the formula, of a column above 0, keeps copies above 0"
+    positive = "where all values are above 0, log() in the formula keeps copies there"
     negative = float(np.mean(values < 0.0)) if original.min() >= 0.0 else 0.0
     checks.append(_check("share of negative values", negative, negative, 0.0, 0.0, positive, name))
     another = (

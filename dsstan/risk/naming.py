@@ -356,7 +356,8 @@ def _in_cell(
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = [transform.forward(values + sign * steps / 2) - mean for sign in (-1.0, 1.0)]
         low, high = (end / sd for end in ends)
-    low = np.where(np.isnan(ends[0]), -np.inf, low)  # the transform takes no such value
+    # The transform takes no such value, or a law without width ends just there.
+    low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
     return np.asarray(np.where(steps > 0, ndtr(high) - ndtr(low), 0.0))
 
 

@@ -15,6 +15,9 @@ from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import CONTROL, FormulaError, InputError, TableError, describe_rows
 from dsstan.core.spelling import spelled
 
+LARGEST = 1e100
+"""Absolute value of a response beyond which its square overflows."""
+
 COLLINEAR_TOLERANCE = 1e-10
 """A column is dependent when this share of its length, or less, is new to the others."""
 
@@ -136,6 +139,12 @@ def response_values(column: pd.Series, name: str, *, missing: bool = False) -> F
                 f"Response {name!r} has {what} values in {describe_rows(bad)}. Drop or correct "
                 f"these rows first{draw}."
             )
+    large = np.abs(values) > LARGEST
+    if large.any():
+        raise TableError(
+            f"Response {name!r} has values beyond {LARGEST:g} in {describe_rows(large)}, whose "
+            "squares no computer holds. Correct them, or take another unit."
+        )
     return values
 
 

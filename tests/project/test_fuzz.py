@@ -182,7 +182,7 @@ def test_weights(problem, given_weights, numbers, by_site):
         options["neighbour"] = neighbour
     for weights in (
         or_error(ds.own_weights, problem, given_weights),
-        or_error(ds.flag_isolated, fit_of(problem, 1), **options),
+        or_error(lambda: ds.flag_isolated(fit_of(problem, 1), **options)),
     ):
         if weights is not None:
             assert weights.a.shape == (problem.n_records,)

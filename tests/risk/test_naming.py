@@ -15,6 +15,7 @@ from conftest import ROOT, small_table
 from dsstan.core.errors import DisclosureError, InputError
 from dsstan.release.write import write_release
 from dsstan.risk.naming import (
+    _in_cell,
     chance_named,
     least_sd_unnamed,
     naming,
@@ -194,3 +195,11 @@ def test_a_column_with_all_digits_has_no_value_to_name(kept):
     assert not found.coarse
     assert found.above_limit.size == 0
     assert found.remarks() == []
+
+
+def test_an_estimate_without_width_at_the_end_of_an_interval_counts_as_within():
+    """Two copies that agree, half a step from the value: on the safe side, and no NaN."""
+    values, steps = np.array([2.0, 2.0, 2.0]), np.ones(3)
+    mean, none = np.array([1.5, 2.5, 3.5]), np.zeros(3)
+    chance = _in_cell(values, steps, mean, none, ResponseTransform("identity"))
+    np.testing.assert_array_equal(chance, [1.0, 1.0, 0.0])
