@@ -139,18 +139,21 @@ def mutant_at(path: Path, number: int) -> Mutant:
 
 
 def tests_of(path: Path) -> list[str]:
-    """Test files, those that name the module first, then those of its room and the commands."""
-    module = ".".join(path.with_suffix("").parts)
-    room = path.parts[1]
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    naming = [one for one in files if module in one.read_text(encoding="utf-8")]
-    inside = [one for one in files if one.parts[-2] == room and one not in naming]
-    stem = path.stem.split("_")[0]
-    inside.sort(key=lambda one: stem not in one.stem)
-    return [str(one.relative_to(ROOT)) for one in (*naming, *inside)]
+    """Test files of a module: by its name or its folder's first, then those that import it, then
+    the rest of its room."""
+    module, room = ".".join(path.with_suffix("").parts), path.parts[1]
+
+    def nearness(test: Path) -> tuple[bool, ...]:
+        inside = test.parts[-2] == room
+        named = path.stem in test.stem or (inside and test.stem.removeprefix("test_") in path.stem)
+        folder = inside and path.parent.name in test.stem
+        return not named, not folder, module not in test.read_text(encoding="utf-8"), not inside
+
+    files = sorted((ROOT / "tests").rglob("test_*.py"), key=nearness)
+    return [str(one.relative_to(ROOT)) for one in files if not all(nearness(one))]
 
 
-def survives(mutant: Mutant, seconds: float) -> tuple[Mutant, str, float]:
+def survives(mutant: Mutant, seconds: float, files: int | None) -> tuple[Mutant, str, float]:
     """Whether it does, in a word, and how long it took to know."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
@@ -176,7 +179,7 @@ def survives(mutant: Mutant, seconds: float) -> tuple[Mutant, str, float]:
         env = {**os.environ, "PYTHONPATH": str(here), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             done = subprocess.run(
-                [*run, *tests_of(mutant.path)],
+                [*run, *tests_of(mutant.path)[:files]],
                 cwd=here,
                 env=env,
                 capture_output=True,
@@ -196,6 +199,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=300.0, help="for one mutant")
+    parser.add_argument("--files", type=int, help="of tests at most for one; all by default")
     asked = parser.parse_args()
     every = sites()
     chosen = random.Random(asked.seed).sample(every, asked.count)
@@ -204,12 +208,11 @@ def main() -> int:
     words: dict[str, int] = {}
     with concurrent.futures.ThreadPoolExecutor(asked.workers) as pool:
         for one in concurrent.futures.as_completed(
-            [pool.submit(survives, mutant, asked.seconds) for mutant in drawn]
+            [pool.submit(survives, mutant, asked.seconds, asked.files) for mutant in drawn]
         ):
             mutant, word, seconds = one.result()
             words[word] = words.get(word, 0) + 1
-            if not word.startswith("caught"):
-                print(f"{word} ({seconds:.0f} s): {mutant}", flush=True)
+            print(f"{word} ({seconds:.0f} s): {mutant}", flush=True)
     print(", ".join(f"{count} {word}" for word, count in sorted(words.items())))
     return 0
 
