@@ -343,7 +343,7 @@ def ledger_used(found: Assessment, target: Path | None) -> str:
     note = read_note(target / "confidential")
     if note is None:
         return "Ledger: none, so no former release of this table was counted"
-    counted = max(len(entry.counted) for entry in note.entries)
+    counted = max(len(entry.counted) for entry in note.entries) - uncounted
     return ledger_line(note.folder, counted, uncounted)
 
 

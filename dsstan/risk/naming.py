@@ -57,8 +57,15 @@ HALVINGS = 60
 NEIGHBOURS = 40
 """Values on either side that are compared with the true one."""
 
-WIDE = 20.0
-"""Sum over the values from which on a law is wider than those compared suffice for: eight steps."""
+WIDE = 8.0
+"""An sd of so many steps is wider than the values compared suffice for."""
+
+MIDDLES = (0.0, -1.0, 1.0)
+"""Where the middle of the intruder's law may be, in sds from the value: beside the lowest price
+nothing lies below, and who expects less is surer of it."""
+
+EVEN = 0.01
+"""Relative difference below which the steps around a value are alike."""
 
 ORIGINS = 5
 """Values that differences are taken from: more than the few odd ones that a step may leave out."""
@@ -242,11 +249,11 @@ def chance_named(values: Floats, steps: Floats, sd: Floats, transform: ResponseT
 
 
 def surest_named(values: Floats, steps: Floats, sd: Floats, transform: ResponseTransform) -> Floats:
-    """The most that an intruder can believe in the true value, shape (N,).
+    """What an intruder can believe in the true value, shape (N,).
 
     They know that values stand a step apart, and their law is normal. A value has the mass of the
-    density there, times as much of the modelled scale as is nearest to it; the value in the middle
-    has most.
+    density there, times as much of the modelled scale as is nearest to it. The law's middle is at
+    the true value, or an sd beside it where that gives more.
 
     Parameters
     ----------
@@ -259,22 +266,28 @@ def surest_named(values: Floats, steps: Floats, sd: Floats, transform: ResponseT
     >>> surest_named(prices, steps, np.array([0.05]), ResponseTransform("log")).round(2)
     array([0.92])
     """
-    there, total = transform.forward(values), np.ones(values.size)
+    surest = chance_named(values, steps, sd, transform)
     with np.errstate(divide="ignore", invalid="ignore"):
-        room = _room(values, steps, transform)
+        # Where the law is wide it is an interval's probability, and farther values would count.
+        near = (steps > 0) & (sd < WIDE * _room(values, steps, transform))
+        v, s, width = values[near], steps[near], sd[near]
+        there, room = transform.forward(v), _room(v, s, transform)
+        total = np.ones((len(MIDDLES), v.size))
         for k in (*range(-NEIGHBOURS, 0), *range(1, NEIGHBOURS + 1)):
-            other = values + k * steps
-            away = (transform.forward(other) - there) / sd
-            mass = np.exp(-0.5 * away**2) * _room(other, steps, transform) / room
-            total += np.nan_to_num(mass)
-    # Farther values count where the law is wide, and hardly differ from an interval's then.
-    wide = chance_named(values, steps, sd, transform)
-    return np.where(steps > 0, np.where(total > WIDE, wide, 1.0 / total), 0.0)
+            away = (transform.forward(v + k * s) - there) / width
+            share = _room(v + k * s, s, transform) / room
+            for row, middle in zip(total, MIDDLES, strict=True):
+                row += np.nan_to_num(share * np.exp(middle * away - 0.5 * away**2), posinf=0.0)
+    surest[near] = 1.0 / total.min(axis=0)
+    return surest
 
 
 def _room(values: Floats, steps: Floats, transform: ResponseTransform) -> Floats:
-    """How much of the modelled scale is nearest to each of some values a step apart."""
-    return transform.forward(values + steps / 2) - transform.forward(values - steps / 2)
+    """How much of the modelled scale is nearest to each of some values a step apart; of the lowest
+    that the transform takes twice the part above it."""
+    upper = transform.forward(values + steps / 2) - transform.forward(values)
+    lower = transform.forward(values) - transform.forward(values - steps / 2)
+    return np.asarray(upper + np.where(np.isfinite(lower), lower, upper))
 
 
 def least_sd_unnamed(problem: Problem, limit: float) -> Floats:
@@ -293,15 +306,32 @@ def least_sd_unnamed(problem: Problem, limit: float) -> Floats:
         return np.zeros(values.size)
     coarse = (steps > 0) & problem.observed
     pairs, which = np.unique(np.stack([values[coarse], steps[coarse]]), axis=1, return_inverse=True)
-    # It falls as the sd grows: halve the range of its logarithm.
-    low, high = np.full(pairs.shape[1], -40.0), np.full(pairs.shape[1], 40.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = _room(pairs[0], pairs[1], problem.transform)
+        ends = [
+            _room(pairs[0] + k * pairs[1], pairs[1], problem.transform) / room
+            for k in (-NEIGHBOURS, NEIGHBOURS)
+        ]
+    # Of the many values whose steps are alike all around them the sd is in proportion to those.
+    even = np.all(np.abs(np.array(ends) - 1.0) < EVEN, axis=0)
+    needed = np.empty(room.size)
+    if even.any():
+        one = _least(np.zeros(1), np.ones(1), limit, ResponseTransform("identity"))
+        needed[even] = (1.0 + EVEN) * one * room[even]
+    needed[~even] = _least(pairs[0][~even], pairs[1][~even], limit, problem.transform)
+    least = np.zeros(values.size)
+    least[coarse] = needed[which.ravel()]
+    return least
+
+
+def _least(values: Floats, steps: Floats, limit: float, transform: ResponseTransform) -> Floats:
+    """The least sd with which nobody is surer of each value than a limit, by halving."""
+    low, high = np.full(values.size, -40.0), np.full(values.size, 40.0)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        named = surest_named(pairs[0], pairs[1], np.exp(middle), problem.transform) > limit
+        named = surest_named(values, steps, np.exp(middle), transform) > limit
         low, high = np.where(named, middle, low), np.where(named, high, middle)
-    least = np.zeros(values.size)
-    least[coarse] = np.exp(high)[which.ravel()]
-    return least
+    return np.asarray(np.exp(high))
 
 
 def naming(

@@ -271,6 +271,57 @@ def test_where_the_places_of_a_release_are_not_known_its_name_or_size_decides(
     assert (former is not None and former.alike == 1) is alike
 
 
+def test_a_release_that_was_never_judged_is_found_by_its_places(table, tmp_path):
+    gaps = table.assign(value=table["value"].where(table.index != 4))
+    problem = ds.prepare(gaps, "log(value) ~ x", coords=COORDS, name="with gaps", missing="draw")
+    quick = {"chains": 2, "warmup": 50, "samples": 50, "engine": "embedded", "progress": False}
+    accept = {"accept_failed": True, "accept_few_draws": True}
+    release = ds.synthesise(ds.fit(problem, seed=1, **quick), 4, seed=3, imputations=2, **accept)
+    write_release(release, tmp_path / "gaps", report=False)
+    publish(tmp_path / "gaps", to=tmp_path / "out", reason=REASON)
+    [entry] = open_ledger().entries()
+    assert not entry.judged
+    whole = gaps.dropna().reset_index(drop=True)
+    other = ds.prepare(whole, "log(value) ~ x", coords=COORDS, name="another name")
+    former = published_before(other)
+    assert (former.alike, former.releases) == (1, 0)
+
+
+def test_what_was_published_after_the_verdict_is_added_up_though_it_was_before_the_writing(
+    table, tmp_path
+):
+    late = copies_of(fit_of(table), seed=8)
+    floor = 0.999 * float(ds.assess(late, exact=0, progress=False).sd.min())
+    held = ds.assess(late, floor=floor, exact=0, progress=False)
+    assert held.verdict == "met"
+    entered(copies_of(fit_of(table)), tmp_path, "first")
+    path = write_release(late, tmp_path / "late", assessment=held, report=False)
+    judged(path, "ok", "met")
+    with pytest.raises(DisclosureError, match="it misses its floor"):
+        publish(path, to=tmp_path / "out")
+
+
+def test_publishing_counts_the_limit_on_naming_too(tmp_path):
+    """Each alone names no value too surely; together they do, though the floor is kept."""
+    table = small_table(30, seed=9, shared=4)
+    table["value"] = 200.0 + 50.0 * np.random.default_rng(2).permutation(30)
+    one, two = (copies_of(fit_of(table), 1, seed=k) for k in (3, 5))
+    largest = [ds.assess(r, floor=1e-6, exact=0, progress=False).naming.largest for r in (one, two)]
+    limit = 1.0001 * max(largest)
+    paths = []
+    for name, release in (("one", one), ("two", two)):
+        found = ds.assess(release, floor=1e-6, attribution=limit, exact=0, progress=False)
+        paths.append(write_release(release, tmp_path / name, assessment=found, report=False))
+        assert found.verdict == "met"
+        judged(paths[-1], "ok", "met")
+    publish(paths[0], to=tmp_path / "out one")
+    with pytest.raises(DisclosureError, match="names values too surely"):
+        publish(paths[1], to=tmp_path / "out two")
+    done = publish(paths[1], to=tmp_path / "out two", reason=REASON)
+    assert len(done.against) == 1
+    assert "names values too surely" in done.against[0]
+
+
 def test_a_corrected_table_published_meanwhile_holds_a_release_back(table, tmp_path):
     folder, found = written(copies_of(fit_of(table)), tmp_path / "one", floor=1e-9)
     assert found.verdict == "met"

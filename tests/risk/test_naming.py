@@ -62,12 +62,33 @@ def test_how_sure_an_intruder_is_by_bayes_rule_over_all_price_points(name, sd):
     wide = sd * 400_000 if name == "identity" else sd
     surest = surest_named(values, np.full(3, STEP), np.full(3, wide), transform)
     points = STEP * np.arange(-4_000.0 if name == "identity" else 1.0, 4_000.0)
+    np.testing.assert_allclose(
+        surest, believed(points, values, wide, transform), rtol=2e-3 if sd < 1 else 0.02
+    )
+
+
+@pytest.mark.parametrize("sd", [0.1, 0.3])
+def test_price_points_that_begin_at_half_a_step_are_no_harder_to_name(sd):
+    """25,000, 75,000, 125,000: below the lowest of them a logarithm has no end."""
+    values = np.array([125_000.0, 225_000.0, 625_000.0])
+    surest = surest_named(values, np.full(3, STEP), np.full(3, sd), LOG)
+    points = STEP * (np.arange(4_000.0) + 0.5)
+    np.testing.assert_allclose(surest, believed(points, values, sd, LOG), rtol=2e-3)
+
+
+def believed(points, values, sd, transform):
+    """The mass of each value by Bayes' rule over all price points, where their law has its middle
+    there or an sd beside it, whichever gives more."""
     at, there = transform.forward(points), transform.forward(values)[:, None]
-    ends = [transform.forward(points + sign * STEP / 2) for sign in (-1, 1)]
-    dense = (ends[1] - ends[0]) * np.exp(-0.5 * ((at - there) / wide) ** 2)
-    mass = dense[points == values[:, None]] / dense.sum(axis=1)
-    # Where the law is wide they are told from an interval's probability, on the safe side.
-    np.testing.assert_allclose(surest, mass, rtol=2e-3 if sd < 1 else 0.02)
+    upper = transform.forward(points + STEP / 2) - at
+    with np.errstate(divide="ignore"):
+        lower = at - transform.forward(points - STEP / 2)
+    room = upper + np.where(np.isfinite(lower), lower, upper)
+    masses = []
+    for middle in (-1, 0, 1):
+        dense = room * np.exp(-0.5 * ((at - there) / sd - middle) ** 2)
+        masses.append(dense[points == values[:, None]] / dense.sum(axis=1))
+    return np.max(masses, axis=0)
 
 
 def test_certain_and_ignorant_intruders_are_the_ends():
@@ -203,3 +224,13 @@ def test_an_estimate_without_width_at_the_end_of_an_interval_counts_as_within():
     mean, none = np.array([1.5, 2.5, 3.5]), np.zeros(3)
     chance = _in_cell(values, steps, mean, none, ResponseTransform("identity"))
     np.testing.assert_array_equal(chance, [1.0, 1.0, 0.0])
+
+
+def test_of_fine_steps_the_least_sd_is_in_proportion_to_them():
+    """Whole dollars: many values, of which none is halved for; a little more than is needed."""
+    values = np.random.default_rng(4).integers(100_000, 900_000, 200).astype(float)
+    table = small_table(200).assign(value=values)
+    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"))
+    least = least_sd_unnamed(problem, 0.5)
+    surest = surest_named(values, np.ones(200), least, LOG)
+    assert np.all((surest <= 0.5) & (surest > 0.48))

@@ -45,6 +45,7 @@ __all__ = [
     "published_before",
     "read_entry",
     "read_information",
+    "read_places",
     "same_release",
     "sd_left",
     "information_bytes",
@@ -191,18 +192,15 @@ class Ledger:
         return read_information(self.folder / _file(entry), entry.records)
 
     def places(self, entry: Entry) -> NDArray[np.uint64] | None:
-        """A number for the place of each record of a release; None where they are not known.
-
-        Raises
-        ------
-        InputError
-            If the file can't be read.
-        """
-        found = self.information(entry) if entry.judged else None
-        return None if found is None or PLACE not in found else found[PLACE].to_numpy(np.uint64)
+        """A number for the place of each record of a release; None where they are not known."""
+        return read_places(self.folder / _file(entry), entry.records)
 
     def enter(self, entry: Entry, information: pd.DataFrame | None) -> None:
-        """Add an entry, or replace that of the same release; the caller holds the lock."""
+        """Add an entry, or replace that of the same release; the caller holds the lock.
+
+        ``information`` is what was noted of every record: of a release that was not judged the
+        numbers of its places (``PLACE``) alone.
+        """
         if information is not None:
             keep_private(self.folder / _file(entry), information_bytes(information))
         others = [one for one in self.entries() if not same_release(one, entry)]
@@ -273,6 +271,7 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
         return np.asarray((slopes[0] / slopes[1]) ** 2)
 
     groups = order.same_value, order.same_place
+    seen = tuple(dict.fromkeys(one.release for one in (*found, *others)))
     former = add_up(ledger, found, places, groups, problem.transform.name, factor)
     if former is None:
         if not others:
@@ -281,7 +280,9 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
         former = Former(none, none, releases=0, copies=0)
     fixed, known = np.empty((2, problem.n_records))
     fixed[order.rows], known[order.rows] = former.fixed, former.known
-    return replace(former, fixed=fixed, known=known, alike=len({one.release for one in others}))
+    return replace(
+        former, fixed=fixed, known=known, alike=len({one.release for one in others}), seen=seen
+    )
 
 
 def add_up(
@@ -395,6 +396,16 @@ def read_information(path: Path, records: int) -> pd.DataFrame:
     if columns != list(COLUMNS) or len(found) != records:
         raise InputError(f"{path} is not what a release reveals of {records} records: restore it")
     return found
+
+
+def read_places(path: Path, records: int) -> NDArray[np.uint64] | None:
+    """A number for the place of each record, shape (N,); None where they were not noted."""
+    try:
+        with open(path, "rb") as stream:
+            found = pd.read_parquet(stream, columns=[PLACE])[PLACE].to_numpy(np.uint64)
+    except Exception:  # of many kinds: an earlier version, or none
+        return None
+    return found if found.size == records else None
 
 
 def sd_left(information: pd.DataFrame, gain: Floats) -> Floats:

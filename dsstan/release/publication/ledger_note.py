@@ -28,6 +28,7 @@ from dsstan.release.publication.ledger import (
     open_ledger,
     read_entry,
     read_information,
+    read_places,
     same_release,
     sd_left,
 )
@@ -53,18 +54,28 @@ class LedgerNote:
         One for each synthetic column.
     information
         What the release reveals of every record, of the column that was judged; else None.
+    places
+        A number for the place of each record, shape (N,); None where they were not noted.
     """
 
     folder: str
     ledger: str
     entries: tuple[Entry, ...]
     information: pd.DataFrame | None
+    places: NDArray[np.uint64] | None
+
+    def noted(self, entry: Entry) -> pd.DataFrame | None:
+        """What the ledger keeps of every record beside an entry."""
+        if entry.judged:
+            return self.information
+        return None if self.places is None else pd.DataFrame({PLACE: self.places})
 
 
 def note_for_ledger(
     release: Synthesis, risks: Assessment, confidential: Path
 ) -> tuple[str | None, ...]:
-    """Write ``ledger.json`` and, of a release that was judged, ``ledger.parquet``.
+    """Write ``ledger.json`` and ``ledger.parquet``: of a release that was judged what it reveals of
+    every record, of another the numbers of its places alone.
 
     Where the ledger can't be made there is a warning, and the release can't be published
     without one. What comes back is the name of each synthetic column's copies, as the ledger has
@@ -82,11 +93,14 @@ def note_for_ledger(
         problem, order = step.problem, record_order(step.problem)
         responses, places = order.fingerprints(key)
         name = order.name_of(step.values, key)
-        former = [
-            one.release
-            for one in ledger.entries()
-            if one.responses == responses and one.release != name
-        ]
+        if risks.after is not None:  # what the verdict knew of
+            former = risks.after.former.seen if risks.after.former is not None else ()
+        else:
+            former = tuple(
+                one.release
+                for one in ledger.entries()
+                if one.responses == responses and one.release != name
+            )
         entry = Entry(
             release=name,
             column=problem.response,
@@ -98,13 +112,14 @@ def note_for_ledger(
             places=places,
             floor=None if risks.asked is None else str(risks.asked),
             judged=risks.after is not None,
-            counted=tuple(former),
+            counted=former,
         )
         entries.append(entry)
+        # In the order of the places, where nobody needs that of the ledger.
+        noted = pd.DataFrame({PLACE: np.sort(order.place_numbers)})
         if risks.after is not None:
-            (confidential / _INFORMATION).write_bytes(
-                information_bytes(_information_of(risks, order))
-            )
+            noted = _information_of(risks, order)
+        (confidential / _INFORMATION).write_bytes(information_bytes(noted))
     content = {
         "folder": str(ledger.folder),
         "ledger": ledger.name,
@@ -135,6 +150,10 @@ def _information_of(risks: Assessment, order: RecordOrder) -> pd.DataFrame:
         least = risks.least_sd * (1.0 + (after.left_out or 0.0))
         if risks.naming is not None and risks.naming.limit is not None:
             unnamed = least_sd_unnamed(risks.release.problem, risks.naming.limit)
+            if risks.exact is not None:  # of whose posterior the middle may be narrower
+                found = risks.exact.records
+                at = found["position"].to_numpy()
+                unnamed[at] *= np.maximum(1.0, risks.sd[at] / found["middle"].to_numpy())
             least = np.maximum(least, unnamed * (1.0 + (after.left_out or 0.0)))
     found = pd.DataFrame(
         {
@@ -169,11 +188,22 @@ def read_note(confidential: Path) -> LedgerNote | None:
             content["ledger"],
             entries,
             read_information(confidential / _INFORMATION, judged[0].records) if judged else None,
+            read_places(confidential / _INFORMATION, entries[0].records),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} can't be read: the release is not whole") from None
+
+
+def is_noted(release: Synthesis, confidential: Path) -> bool:
+    """Whether a note is of this release, by its copies; True where that can't be told."""
+    note = read_note(confidential)
+    ledger = None if note is None else open_ledger(note.folder)
+    if note is None or ledger is None or ledger.name != note.ledger:
+        return True
+    named = [record_order(s.problem).name_of(s.values, ledger.key) for s in release.steps]
+    return named == [entry.release for entry in note.entries]
 
 
 def former_releases(note: LedgerNote, ledger: Ledger) -> int:
@@ -182,8 +212,8 @@ def former_releases(note: LedgerNote, ledger: Ledger) -> int:
 
 
 def not_counted(note: LedgerNote, ledger: Ledger) -> str:
-    """What was published of tables that may be a release's own with other values, in words; empty
-    where nothing was.
+    """What was published since of tables that may be a release's own with other values, in words;
+    empty where nothing was.
 
     The ledger knows a table by its values, so that one corrected value makes another table of it.
     """
@@ -191,8 +221,9 @@ def not_counted(note: LedgerNote, ledger: Ledger) -> str:
         one.release: one
         for entry in note.entries
         for one in alike(
-            ledger, entry.column, entry.table, entry.records, entry.responses, _places(note, entry)
+            ledger, entry.column, entry.table, entry.records, entry.responses, note.places
         )
+        if one.release not in entry.counted
     }
     if not found:
         return ""
@@ -202,16 +233,9 @@ def not_counted(note: LedgerNote, ledger: Ledger) -> str:
     several = "s" if len(found) > 1 else ""
     return (
         f"{len(found)} release{several} of {names} with other values of {note.entries[0].column} "
-        "went out before: if the records are the same people's, what those copies tell is not "
+        "went out since: if the records are the same people's, what those copies tell is not "
         "counted here"
     )
-
-
-def _places(note: LedgerNote, entry: Entry) -> NDArray[np.uint64] | None:
-    """Numbers of the places of an entry's table, where they are known."""
-    if note.information is None or not entry.judged or PLACE not in note.information:
-        return None
-    return np.asarray(note.information[PLACE], dtype=np.uint64)
 
 
 def _others(entry: Entry, ledger: Ledger) -> list[Entry]:
@@ -228,7 +252,12 @@ def published_since(note: LedgerNote, ledger: Ledger) -> list[str]:
     for entry in note.entries:
         others = _others(entry, ledger)
         new = [one for one in others if one.release not in entry.counted]
-        if not new or not entry.judged or entry.floor is None or note.information is None:
+        since = f"with what was published of this table since it was written ({len(new)}"
+        since += f" release{'s' if len(new) > 1 else ''})"
+        if not new:
+            continue
+        if not entry.judged or entry.floor is None or note.information is None:
+            found.append(f"{since} nobody knows what all tell")
             continue
         information, groups = (
             note.information,
@@ -239,14 +268,12 @@ def published_since(note: LedgerNote, ledger: Ledger) -> list[str]:
         assert former is not None
         left = sd_left(information, information["known"].to_numpy() + former.known)
         below = int(np.sum(left < information["least"]))
-        since = f"with what was published of this table since it was written ({len(new)}"
-        since += f" release{'s' if len(new) > 1 else ''})"
         if below:
             found.append(
                 f"{since} it misses its floor, or names values too surely, for {below} of "
                 f"{entry.records} records"
             )
-        elif former.unjudged:
+        if former.unjudged:
             found.append(f"{since} it can't be judged")
     return found
 
@@ -273,8 +300,7 @@ def entered(
             known = () if former is None else former.published
             others = [one for one in known if one["complete"] or one["to"] != where["to"]]
             mine = {**where, "complete": complete}
-            information = note.information if entry.judged else None
-            ledger.enter(replace(entry, published=(*others, mine)), information)
+            ledger.enter(replace(entry, published=(*others, mine)), note.noted(entry))
 
     def enter() -> None:
         begun.append(True)
@@ -289,7 +315,7 @@ def entered(
             for entry, former in zip(entries, formers, strict=True):
                 ledger.remove(entry)
                 if former is not None:
-                    ledger.enter(former, note.information if former.judged else None)
+                    ledger.enter(former, note.noted(former))
         raise
     write(complete=True)
 

@@ -24,6 +24,7 @@ from dsstan.core.locks import locked_file
 from dsstan.core.private_file import write_private
 from dsstan.release.publication.ledger_note import (
     entered,
+    is_noted,
     ledger_of,
     not_counted,
     published_since,
@@ -140,8 +141,7 @@ def publish(
                 against.append("it was written without a ledger")
             else:
                 against += published_since(note, book)
-                if summary["disclosure_verdict"] != "not judged":
-                    against += filter(None, [not_counted(note, book)])
+                against += filter(None, [not_counted(note, book)])
             if against and reason is None:
                 raise DisclosureError(
                     f"{source} is not published: {' and '.join(against)}. Make it again with "
@@ -194,7 +194,8 @@ def publish_synthesis(
         If the folder holds another release.
     """
     settings = _json(Path(folder).expanduser() / "confidential" / "settings.json")
-    if settings.get("synthesis", {}).get("seed") != str(release.seed):
+    same = settings.get("synthesis", {}).get("seed") == str(release.seed)
+    if not same or not is_noted(release, Path(folder).expanduser() / "confidential"):
         raise InputError(f"{folder} holds another release than this one: write this one first")
     return publish(folder, to=to, reason=reason)
 

@@ -32,6 +32,8 @@ class Former:
     alike
         Releases that may be of the same records before a value was corrected, and are not in these
         numbers either (``alike`` of :mod:`dsstan.release.publication.ledger`).
+    seen
+        Names of all of these releases, as the ledger has them.
     """
 
     fixed: Floats = field(repr=False)
@@ -40,6 +42,7 @@ class Former:
     copies: int
     unjudged: int = 0
     alike: int = 0
+    seen: tuple[str, ...] = ()
 
     def information(self, variances: str) -> Floats:
         """Precision added, shape (N,), for an intruder of either kind."""
