@@ -112,6 +112,13 @@ def test_the_line_names_the_three_and_the_table_says_what_each_is(release):
     assert len(str(found).splitlines()) == len(MEASURES) + 4
 
 
+@pytest.mark.parametrize("name", ["groups", "key_groups"])
+def test_two_groups_are_the_fewest(release, name):
+    assert key_measures(release, **{name: 2}).table["UiO"].notna().all()
+    with pytest.raises(InputError, match=name):
+        key_measures(release, **{name: 1})
+
+
 @pytest.mark.parametrize("keys", [["income"], ["s1", "nowhere"], []])
 def test_keys_that_are_no_other_columns_are_refused(release, keys):
     with pytest.raises(InputError, match="keys must be columns"):

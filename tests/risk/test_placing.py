@@ -152,6 +152,12 @@ def test_undoing_the_smoothing_comes_nearer_to_the_truth(kept):
     assert found["smoothing undone"].sum() > found["mean of the copies"].sum()
 
 
+def test_the_smoothing_is_undone_under_the_exact_covariance_alone(small):
+    fit = ds.fit(small, covariance="vecchia", engine="direct", seed=1, progress=False)
+    release = ds.synthesise(fit, 3, seed=1, accept_failed=True, progress=False)
+    assert list(public_files(release).near) == ["mean of the copies"]
+
+
 def test_copies_of_the_truth_are_found_by_their_mean(kept):
     release = ds.synthesise(kept, 3, seed=1, progress=False)
     same = dataclasses.replace(release, values=np.tile(kept.problem.original(), (3, 1)))
