@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,19 +30,26 @@ def check_parent(folder: Path) -> None:
     """Refuse a folder in which another user could put something else in the place of ours.
 
     Whoever may write to a folder may rename what is in it, also what they can't read, unless the
-    folder has the sticky bit. The same holds for each folder above it.
+    folder has the sticky bit. The same holds for each folder above it, and for those that a link on
+    the way lies in. Who owns such a folder is trusted.
 
     Raises InputError if another user may write to one of them.
     """
     if not hasattr(os, "getuid"):  # Windows has other rights
         return
-    for place in (folder := folder.resolve(), *folder.parents):
+    for place in dict.fromkeys(_on_the_way(folder.absolute())):
         with suppress(FileNotFoundError):
             there = place.stat()
             others = there.st_mode & stat.S_IWOTH
             group = there.st_mode & stat.S_IWGRP and not _own_group(there.st_gid)
-            if (others or group) and not there.st_mode & stat.S_ISVTX:
+            named = _access_list_names_others(place)
+            if (others or group or named) and not there.st_mode & stat.S_ISVTX:
                 who, right = ("every user", "o-w") if others else ("its group", "g-w")
+                if named and not others:
+                    raise InputError(
+                        f"an access list lets others write to {place}, who could replace what is "
+                        f"made there: take it away (setfacl -b {place}), or choose another folder"
+                    )
                 raise InputError(
                     f"{who} may write to {place} and could replace what is made there: set its "
                     f"sticky bit (chmod +t {place}), take the right away (chmod {right} {place}), "
@@ -62,7 +71,31 @@ def _own_group(number: int) -> bool:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
     except KeyError:
         return False
-    return group.gr_gid == user.pw_gid and not set(group.gr_mem) - {user.pw_name}
+    if group.gr_gid != user.pw_gid or set(group.gr_mem) - {user.pw_name}:
+        return False
+    return not any(one.pw_gid == number and one.pw_uid != user.pw_uid for one in pwd.getpwall())
+
+
+def _on_the_way(path: Path, links: int = 40) -> Iterator[Path]:
+    """Every folder that a path leads through, those of its links too, from the root on."""
+    for place in (*reversed(path.parents), path):
+        yield place
+        if links and place.is_symlink():
+            yield from _on_the_way(place.parent / os.readlink(place), links - 1)
+
+
+def _access_list_names_others(place: Path) -> bool:
+    """Whether a folder's access list lets a user or group write that its mode does not name."""
+    try:
+        listed = os.getxattr(place, "system.posix_acl_access")
+    except (OSError, AttributeError):  # none, or a system without
+        return False
+    entries = struct.iter_unpack("<HHI", listed[4:])
+    mask = next((right for tag, right, _ in struct.iter_unpack("<HHI", listed[4:]) if tag == 16), 7)
+    return any(
+        right & mask & 2 and (tag == 8 or (tag == 2 and who != os.getuid()))
+        for tag, right, who in entries
+    )
 
 
 def lasting_folder(folder: Path) -> Path:

@@ -10,6 +10,7 @@ from test_command_line import inside  # noqa: F401
 
 import dsstan as ds
 from dsstan.cli.release_screen import WIDTH
+from dsstan.core.errors import DsstanWarning
 from dsstan.release.write import write_release
 from dsstan.risk.placing import placed_within
 
@@ -126,3 +127,15 @@ def test_any_other_folder_is_no_release(inside, tmp_path):  # noqa: F811
     result = inside("inspect", tmp_path, "--json")
     assert result.returncode == 2
     assert json.loads(result.stdout)["error"]["type"] == "InputError"
+
+
+def test_a_release_in_which_nobody_is_flagged_is_shown(kept, tmp_path, inside):  # noqa: F811
+    nobody = ds.flag_isolated(kept.start, distance=1e6)
+    how = {"start": kept.start, "seed": 3, "engine": "direct", "progress": False}
+    with pytest.warns(DsstanWarning, match="no record is flagged"):
+        nobody = ds.fit(kept.problem, weights=nobody, **how)
+    release = ds.synthesise(nobody, 3, seed=1, accept_failed=True, progress=False)
+    write_release(release, tmp_path / "release", report=False)
+    result = inside("inspect", tmp_path / "release")
+    assert result.returncode == 0, result.stderr
+    assert "placed within" in result.stdout

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -64,6 +66,47 @@ def test_so_does_a_group_that_nobody_else_is_in_and_no_other(tmp_path):
     check_parent(tmp_path)
     os.chown(tmp_path, -1, STRANGER)
     with pytest.raises(InputError, match=r"its group may write to .*chmod g-w"):
+        check_parent(tmp_path)
+
+
+def test_a_link_that_another_user_could_turn_elsewhere_is_no_better(shared, tmp_path):
+    (tmp_path / "mine").mkdir(mode=0o700)
+    (shared / "link").symlink_to(tmp_path / "mine")
+    with pytest.raises(InputError, match="could replace"):
+        check_parent(shared / "link")
+    with pytest.raises(ReleaseError, match="could replace"):
+        check_target(shared / "link" / "release")
+    (tmp_path / "safe").symlink_to(shared / "link")  # one link leads to the other
+    with pytest.raises(InputError, match="could replace"):
+        check_parent(tmp_path / "safe" / "below")
+
+
+@root
+def test_a_group_that_is_another_users_own_is_no_better(tmp_path, monkeypatch):
+    tmp_path.chmod(0o770)
+    check_parent(tmp_path)
+    me = pwd.getpwuid(os.getuid())
+    other = pwd.struct_passwd((*("other", "x", STRANGER, me.pw_gid), "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [me, other])
+    with pytest.raises(InputError, match="its group may write"):
+        check_parent(tmp_path)
+
+
+@pytest.mark.parametrize(("right", "refused"), [(7, True), (5, False)])
+def test_an_access_list_that_lets_another_user_write_is_refused(tmp_path, right, refused):
+    entries = [(1, 7, 2**32 - 1), (2, right, STRANGER), (4, 0, 2**32 - 1)]
+    entries += [(16, 7, 2**32 - 1), (32, 0, 2**32 - 1)]
+    listed = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+    tmp_path.chmod(0o700)
+    try:
+        os.setxattr(tmp_path, "system.posix_acl_access", listed)
+    except OSError as error:
+        pytest.skip(f"no access lists on this file system: {error.strerror}")
+    tmp_path.chmod(0o770)  # the mask of the list, which lets it hold
+    if refused:
+        with pytest.raises(InputError, match="an access list lets others write"):
+            check_parent(tmp_path)
+    else:
         check_parent(tmp_path)
 
 

@@ -151,9 +151,9 @@ def _smallest(attacker: Mapping[str, Any], copies: int) -> float | None:
 def _weakest_within(summary: Mapping[str, Any]) -> float | None:
     """Within which share of its value an intruder who knows all others places the weakest."""
     placing = summary.get("placing") or {}
-    last = "unrestricted" if summary["restricted"] is None else "restricted"
-    groups = [placing[name][last] for name in ("flagged", "unflagged") if name in placing]
-    shares = [one["weakest_within"] for one in groups if one["weakest_within"] is not None]
+    groups = [placing[name] for name in ("flagged", "unflagged") if name in placing]
+    last = [one.get("restricted", one.get("unrestricted", {})) for one in groups]
+    shares = [one["weakest_within"] for one in last if one.get("weakest_within") is not None]
     return min(map(float, shares), default=None)
 
 

@@ -111,6 +111,7 @@ def _rows(path: Path, sheet: Any, asked: Asked) -> tuple[list[str], list[Sequenc
             "rows above the names, and split merged cells"
         ) from None
     rows: list[Sequence[Any]] = []
+    ended = False
     most = MOST_ROWS if asked.most_rows is None else asked.most_rows + 1
     for line in itertools.islice(lines, most):
         if any(cell.value is not None for cell in line[len(header) :]):
@@ -118,15 +119,15 @@ def _rows(path: Path, sheet: Any, asked: Asked) -> tuple[list[str], list[Sequenc
                 f"{path.name} has a cell beside its columns, in row {len(rows) + 2} of the sheet: "
                 "take it out, or give its column a name in the first row"
             )
+        if all(cell.value is None for cell in line):
+            ended = True  # not kept: one cell far below would make a million such rows
+            continue
+        if ended:
+            raise InputError(
+                f"{path.name} has an empty row, row {len(rows) + 2} of the sheet: delete it"
+            )
         blank = itertools.repeat(_Blank, len(header))
         rows.append([*itertools.islice(itertools.chain(line, blank), len(header))])
-    while rows and all(cell.value is None for cell in rows[-1]):
-        rows.pop()
-    empty = [k for k, row in enumerate(rows) if all(cell.value is None for cell in row)]
-    if empty:
-        raise InputError(
-            f"{path.name} has an empty row, row {empty[0] + 2} of the sheet: delete it"
-        )
     if not rows:
         raise InputError(f"{path.name} has no record below its names")
     check_size(path, len(rows), len(header), asked)
