@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
+import sqlite3
 import tomllib
+from contextlib import closing
 
 import pandas as pd
 import pytest
@@ -136,8 +139,6 @@ def test_polygons_and_empty_places_are_refused_with_rows_and_advice(homes, tmp_p
 
 
 def test_two_layers_ask_for_one_and_a_view_is_not_run(homes, tmp_path):
-    import sqlite3
-
     path = tmp_path / "a.gpkg"
     for layer in ("old", "new"):
         placed(homes).to_file(path, layer=layer, engine="pyogrio")
@@ -151,7 +152,29 @@ def test_two_layers_ask_for_one_and_a_view_is_not_run(homes, tmp_path):
             "VALUES ('twice', 'features', 'twice', 27700)"
         )
         file.execute("INSERT INTO gpkg_geometry_columns VALUES ('twice','geom','POINT',27700,0,0)")
-    assert "is a view, which is not run here" in refusal(path, layer="twice")
+    assert "is a view or computes a column, which is not run here" in refusal(path, layer="twice")
+
+
+def test_a_geopackage_whose_own_lists_never_end_is_refused_and_not_run(tmp_path):
+    path = tmp_path / "a.gpkg"
+    shutil.copy(case_file("table.gpkg"), path)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("ALTER TABLE gpkg_contents RENAME TO kept")
+        file.execute(
+            "CREATE VIEW gpkg_contents AS WITH RECURSIVE n(i) AS "
+            "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT kept.* FROM kept, n WHERE n.i < 0"
+        )
+    assert "has a view in the place of a list of its own" in refusal(path)
+
+
+def test_a_geopackage_that_computes_a_column_is_refused(tmp_path):
+    path = tmp_path / "a.gpkg"
+    shutil.copy(case_file("table.gpkg"), path)
+    with closing(sqlite3.connect(path)) as file, file:
+        [(layer,)] = file.execute("SELECT table_name FROM gpkg_contents").fetchall()
+        made = "big GENERATED ALWAYS AS (hex(zeroblob(9)))"
+        file.execute(f'ALTER TABLE "{layer}" ADD COLUMN {made}')
+    assert "computes a column" in refusal(path)
 
 
 def test_another_file_under_the_name_of_a_geopackage_or_shapefile_is_not_opened(tmp_path):

@@ -565,3 +565,15 @@ def test_a_publication_that_is_killed_counts_until_it_is_settled(table, tmp_path
     publish(folder, to=tmp_path / "out")
     [entry] = open_ledger().entries()
     assert [p["complete"] for p in entry.published] == [True]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="needs another user")
+def test_a_ledger_that_another_user_could_change_is_not_used(table, tmp_path, ledger):
+    entered(copies_of(fit_of(table)), tmp_path)
+    ledger.chmod(0o777)
+    with pytest.raises(InputError, match="could replace what is made there"):
+        open_ledger()
+    ledger.chmod(0o700)
+    os.chown(ledger, 65534, 65534)
+    with pytest.raises(InputError, match="belongs to another user"):
+        open_ledger()

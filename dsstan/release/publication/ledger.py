@@ -27,7 +27,7 @@ from platformdirs import user_state_path
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.core.locks import locked_file
-from dsstan.core.private_file import keep_private, lasting_folder
+from dsstan.core.private_file import check_parent, is_own, keep_private, lasting_folder
 from dsstan.release.publication.record_order import largest_of_each, record_order
 from dsstan.risk.intruder.former import Former
 from dsstan.risk.intruder.planned import sd_with
@@ -232,10 +232,16 @@ def open_ledger(
     Raises
     ------
     InputError
-        If it can't be made.
+        If it can't be made, or another user could change it.
     """
     ledger = Ledger(ledger_folder(named))
     if (ledger.folder / _KEY).exists():
+        if not is_own(ledger.folder):
+            raise InputError(
+                f"the ledger {ledger.folder} belongs to another user, who could take releases out "
+                f"of it: name one of your own with --ledger or {VARIABLE}"
+            )
+        check_parent(ledger.folder)
         return ledger
     if not make:
         return None

@@ -54,16 +54,42 @@ def read_geopackage(path: Path, asked: Asked) -> pd.DataFrame:
     """
     _begins(path, b"SQLite format 3\0", "GeoPackage")
     pyogrio = needed("pyogrio", "geo")
+    _check_nothing_runs(path)
     names = [str(name) for name, shape in pyogrio.list_layers(path) if shape is not None]
     layer = one_layer(path, names, asked.layer, "layer")
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+    with closing(_opened(path)) as file:
         kinds = file.execute("SELECT type FROM sqlite_master WHERE name = ?", [layer]).fetchall()
-    if kinds != [("table",)]:
+        quoted = layer.replace('"', '""')
+        hidden = [one[6] for one in file.execute(f'PRAGMA table_xinfo("{quoted}")')]
+    if kinds != [("table",)] or any(hidden):
         raise InputError(
-            f"layer {layer!r} of {path.name} is a view, which is not run here: save it as a layer "
-            "of its own"
+            f"layer {layer!r} of {path.name} is a view or computes a column, which is not run "
+            "here: save it as a layer of its own"
         )
     return _read(path, layer, asked, "gpkg")
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The database of a GeoPackage, to read."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _check_nothing_runs(path: Path) -> None:
+    """Refuse a GeoPackage whose own lists are views: a view may never end.
+
+    Raises InputError.
+    """
+    try:
+        with closing(_opened(path)) as file:
+            views = file.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
+    except sqlite3.Error:
+        raise InputError(f"{path.name} can't be read as a GeoPackage: save it again") from None
+    own = [name for (name,) in views if str(name).lower().startswith(("gpkg_", "sqlite_"))]
+    if own:
+        raise InputError(
+            f"{path.name} has a view in the place of a list of its own ({own[0]!r}), which is not "
+            "run here: save it as a GeoPackage again"
+        )
 
 
 def read_shapefile(path: Path, asked: Asked) -> pd.DataFrame:
