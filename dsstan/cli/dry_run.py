@@ -160,8 +160,8 @@ def plan_release(
     """Check what :func:`dsstan.protect` would, and say what a release would be.
 
     ``floor`` and ``target`` are checked by the caller; ``searches`` says that the records to flag
-    are searched for. Raises what the run itself would before it
-    samples, and DsstanError for columns that reveal the response.
+    are searched for. Raises what the run itself would before it samples, and DsstanError for
+    columns that reveal the response.
     """
     begin = time.perf_counter()
     problem = prepare_release(table, formula, options)
@@ -191,7 +191,7 @@ def plan_release(
         of = problem.original(), problem.transform, problem.response
         what["floor_meaning"] = floor.meaning(*of)
     former = published_before(problem)
-    what["ledger"] = (str(former) if former else "") or "no former release of this table"
+    what["ledger"] = str(former or "") or "no former release of this table"
     what["columns"] = _columns(problem, going)
     if problem.n_missing:
         what["missing"] = problem.n_missing

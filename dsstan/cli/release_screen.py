@@ -292,9 +292,8 @@ def _filling(release: Synthesis, found: Assessment, room: int) -> list[ScreenLin
         if len(names) > NAMED:
             lines = wrapped(f"Conditions not met: {', '.join(names)}", "yellow")
     lines += _notes(release, room - len(lines))
-    effect = wrapped("" if found.before is None else found.safer_and_less_safe())
-    rest = [wrapped(found.sd_in_words), effect, wrapped(_shares_line(found.shares))]
-    for more in ([] if first else values, *rest):
+    texts = found.sd_in_words, found.safer_and_less_safe(), _shares_line(found.shares)
+    for more in ([] if first else values, *map(wrapped, texts)):
         if len(more) + len(lines) <= room:
             lines = [*more, *lines]
     return [*first, *lines]

@@ -110,9 +110,7 @@ class MetFloor:
     @property
     def reasons(self) -> list[str]:
         """Why the floor was missed. They name no record."""
-        if self.met:
-            return []
-        if self.assessment.verdict == "not judged":
+        if self.met or self.assessment.verdict == "not judged":
             return []
         below, hopeless = self.assessment.below_floor, int(self.hopeless.sum())
         others = int(np.sum(~self.hopeless[below]))

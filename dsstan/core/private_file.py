@@ -44,12 +44,12 @@ def check_parent(folder: Path) -> None:
             group = there.st_mode & stat.S_IWGRP and not _own_group(there.st_gid)
             named = _access_list_names_others(place)
             if (others or group or named) and not there.st_mode & stat.S_ISVTX:
-                who, right = ("every user", "o-w") if others else ("its group", "g-w")
                 if named and not others:
                     raise InputError(
                         f"an access list lets others write to {place}, who could replace what is "
                         f"made there: take it away (setfacl -b {place}), or choose another folder"
                     )
+                who, right = ("every user", "o-w") if others else ("its group", "g-w")
                 raise InputError(
                     f"{who} may write to {place} and could replace what is made there: set its "
                     f"sticky bit (chmod +t {place}), take the right away (chmod {right} {place}), "
@@ -90,8 +90,8 @@ def _access_list_names_others(place: Path) -> bool:
         listed = os.getxattr(place, "system.posix_acl_access")
     except (OSError, AttributeError):  # none, or a system without
         return False
-    entries = struct.iter_unpack("<HHI", listed[4:])
-    mask = next((right for tag, right, _ in struct.iter_unpack("<HHI", listed[4:]) if tag == 16), 7)
+    entries = list(struct.iter_unpack("<HHI", listed[4:]))
+    mask = next((right for tag, right, _ in entries if tag == 16), 7)
     return any(
         right & mask & 2 and (tag == 8 or (tag == 2 and who != os.getuid()))
         for tag, right, who in entries

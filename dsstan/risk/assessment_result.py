@@ -359,14 +359,15 @@ class Assessment(Shown):
         sds: dict[str, Floats | None] = {}
         alike: dict[str, Floats] = {}
         public: dict[str, Mapping[str, float]] = {}
+        protected = self.release.protected
         if self.after is not None:
             sds["no_release"] = self.after.leave_one_out
-        if self.before is not None and self.release.protected:
+        if self.before is not None and protected:
             sds["unrestricted"] = self.sd_before
             alike["unrestricted"] = reported(self.before, self.exact_before, "known")
-        if self.public_before is not None and self.release.protected:
+        if self.public_before is not None and protected:
             public["unrestricted"] = self.public_before.placed()
-        last = "restricted" if self.release.protected else "unrestricted"
+        last = "restricted" if protected else "unrestricted"
         sds[last] = None if self.after is None else self.sd
         if self.public is not None:
             public[last] = self.public.placed()
@@ -514,12 +515,13 @@ class Assessment(Shown):
 
     def effect_of_protection(self) -> str:
         """The same, and whether the weakest record is flagged. It names none."""
-        if not self.safer_and_less_safe():
+        told = self.safer_and_less_safe()
+        if not told:
             return "No record is flagged, so that nothing is protected"
         problem = self.release.problem
         weakest = weakest_of(problem, self.sd, problem.observed)
         flagged = "" if self.release.fit.flagged[weakest] else "not "
-        return f"{self.safer_and_less_safe()}; the weakest is {flagged}flagged"
+        return f"{told}; the weakest is {flagged}flagged"
 
     def remarks(self) -> list[str]:
         """Sentences on what rose and on the floor. They may name a record: confidential."""

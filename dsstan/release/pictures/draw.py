@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from dsstan.core.errors import InputError
@@ -15,7 +14,7 @@ from dsstan.release.pictures.flag_map import plot_flags
 from dsstan.release.pictures.plots import plot_copies, plot_intervals, plot_surfaces
 from dsstan.release.pictures.risk_plots import plot_release_size
 from dsstan.release.pictures.save import save
-from dsstan.risk.placing import half_width
+from dsstan.risk.placing import weakest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +71,7 @@ def draw_pictures(
             shown = {**(surfaces or {}), **own}
             plots["surfaces"] = plot_surfaces(shown, problem, flagged=release.fit.flagged)
     if found.after is not None:
-        weakest = int(np.argmin(half_width(problem, found.sd)))
+        weakest = weakest_of(problem, found.sd, problem.observed)
         plots["copies_of_the_weakest"] = plot_copies(release, weakest)
         plots["risk_by_copies"] = plot_release_size(found)
     if kept is not None:

@@ -354,15 +354,16 @@ def alike(
         A number for the place of each record, shape (N,); None where they are not known.
     """
     found = []
+    mine = None if places is None else np.unique(places)
     for entry in ledger.entries():
         if entry.column != column or entry.responses == responses:
             continue
         named, as_many = table == entry.table != UNNAMED, records == entry.records
         theirs = ledger.places(entry)
-        if places is None or theirs is None:
+        if mine is None or theirs is None:
             same = named or as_many
         else:
-            mine, other = np.unique(places), np.unique(theirs)
+            other = np.unique(theirs)
             shared = np.intersect1d(mine, other, assume_unique=True).size
             same = (named and as_many) or shared >= SHARED * min(mine.size, other.size)
         if same:

@@ -115,10 +115,10 @@ def note_for_ledger(
             counted=former,
         )
         entries.append(entry)
-        # In the order of the places, where nobody needs that of the ledger.
-        noted = pd.DataFrame({PLACE: np.sort(order.place_numbers)})
         if risks.after is not None:
             noted = _information_of(risks, order)
+        else:  # in an order that says nothing of the responses
+            noted = pd.DataFrame({PLACE: np.sort(order.place_numbers)})
         (confidential / _INFORMATION).write_bytes(information_bytes(noted))
     content = {
         "folder": str(ledger.folder),
@@ -211,9 +211,8 @@ def former_releases(note: LedgerNote, ledger: Ledger) -> int:
     return max(len(_others(entry, ledger)) for entry in note.entries)
 
 
-def not_counted(note: LedgerNote, ledger: Ledger) -> str:
-    """What was published since of tables that may be a release's own with other values, in words;
-    empty where nothing was.
+def not_counted(note: LedgerNote, ledger: Ledger) -> list[str]:
+    """What was published since of tables that may be a release's own with other values, in words.
 
     The ledger knows a table by its values, so that one corrected value makes another table of it.
     """
@@ -226,16 +225,16 @@ def not_counted(note: LedgerNote, ledger: Ledger) -> str:
         if one.release not in entry.counted
     }
     if not found:
-        return ""
+        return []
     names = ", ".join(
         dict.fromkeys(f"{one.table} ({one.records} records)" for one in found.values())
     )
     several = "s" if len(found) > 1 else ""
-    return (
+    return [
         f"{len(found)} release{several} of {names} with other values of {note.entries[0].column} "
         "went out since: if the records are the same people's, what those copies tell is not "
         "counted here"
-    )
+    ]
 
 
 def _others(entry: Entry, ledger: Ledger) -> list[Entry]:
@@ -252,10 +251,10 @@ def published_since(note: LedgerNote, ledger: Ledger) -> list[str]:
     for entry in note.entries:
         others = _others(entry, ledger)
         new = [one for one in others if one.release not in entry.counted]
-        since = f"with what was published of this table since it was written ({len(new)}"
-        since += f" release{'s' if len(new) > 1 else ''})"
         if not new:
             continue
+        since = f"with what was published of this table since it was written ({len(new)}"
+        since += f" release{'s' if len(new) > 1 else ''})"
         if not entry.judged or entry.floor is None or note.information is None:
             found.append(f"{since} nobody knows what all tell")
             continue

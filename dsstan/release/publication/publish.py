@@ -141,7 +141,7 @@ def publish(
                 against.append("it was written without a ledger")
             else:
                 against += published_since(note, book)
-                against += filter(None, [not_counted(note, book)])
+                against += not_counted(note, book)
             if against and reason is None:
                 raise DisclosureError(
                     f"{source} is not published: {' and '.join(against)}. Make it again with "
