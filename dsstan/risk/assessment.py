@@ -19,7 +19,7 @@ from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError
 from dsstan.covariance.eigenbasis import alone
 from dsstan.models.result import Fit
-from dsstan.risk.assessment_result import Assessment, reported
+from dsstan.risk.assessment_result import Assessment, narrowest, reported
 from dsstan.risk.disclosure import RELATIVE, disclosure, sides
 from dsstan.risk.floors import Floor, FloorLike, as_floor
 from dsstan.risk.intruder.attacker import Attack, attack
@@ -209,11 +209,8 @@ def _assess(
         seconds=0.0,
     )
     sd = whole.sd / (1.0 + (after.left_out or 0.0))
-    narrowest = sd.copy()
-    if found is not None:
-        rows = found.records["position"].to_numpy()
-        narrowest[rows] = np.minimum(sd[rows], found.records["middle"])
-    named = naming(release, sd, after.leave_one_out, narrowest=narrowest, limit=limit)
+    peak = narrowest(sd, found)
+    named = naming(release, sd, after.leave_one_out, narrowest=peak, limit=limit)
     return replace(whole, naming=named, seconds=time.perf_counter() - begin)
 
 

@@ -577,3 +577,13 @@ def reported(bounds: Attack, exact: ExactIntruder | None, variances: str) -> Flo
         columns = ["sd", "interval", "sd_fixed", "sd_leave_one_out"]
         sd[found["position"]] = found[columns].min(axis=1)
     return sd
+
+
+def narrowest(sd: Floats, exact: ExactIntruder | None) -> Floats:
+    """The sds of an intruder's knowledge, or that of the middle of their posterior where it was
+    computed and has a peak, shape (N,)."""
+    out = sd.copy()
+    if exact is not None:
+        rows = exact.records["position"].to_numpy()
+        out[rows] = np.minimum(sd[rows], exact.records["middle"])
+    return out

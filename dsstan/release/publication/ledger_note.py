@@ -34,6 +34,7 @@ from dsstan.release.publication.ledger import (
 )
 from dsstan.release.publication.record_order import RecordOrder, record_order
 from dsstan.risk.assessment import Assessment
+from dsstan.risk.assessment_result import narrowest
 from dsstan.risk.naming import least_sd_unnamed
 
 if TYPE_CHECKING:
@@ -150,10 +151,7 @@ def _information_of(risks: Assessment, order: RecordOrder) -> pd.DataFrame:
         least = risks.least_sd * (1.0 + (after.left_out or 0.0))
         if risks.naming is not None and risks.naming.limit is not None:
             unnamed = least_sd_unnamed(risks.release.problem, risks.naming.limit)
-            if risks.exact is not None:  # of whose posterior the middle may be narrower
-                found = risks.exact.records
-                at = found["position"].to_numpy()
-                unnamed[at] *= np.maximum(1.0, risks.sd[at] / found["middle"].to_numpy())
+            unnamed *= risks.sd / narrowest(risks.sd, risks.exact)
             least = np.maximum(least, unnamed * (1.0 + (after.left_out or 0.0)))
     found = pd.DataFrame(
         {
