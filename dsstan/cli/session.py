@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 import sys
+import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,16 +26,19 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 err = Console(stderr=True)
 """The one way to standard error, so that progress and messages do not write over each other."""
 
-_OBEYED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Signs that a terminal obeys instead of showing them, and those that turn the direction of text;
-line breaks aside."""
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Unicode's categories of signs that a terminal obeys, that turn the direction of text, that show
+nothing, or that no text holds."""
 
 
 def as_text(foreign: object) -> str:
     """Text for a Rich console that shows every sign of it and obeys none: no markup, no escape
-    sequence, no change of direction.
+    sequence, no change of direction, nothing invisible; line breaks stay.
     """
-    return escape(_OBEYED.sub("\ufffd", str(foreign)))
+    seen = (
+        s if s == "\n" or unicodedata.category(s) not in _UNSEEN else "\ufffd" for s in str(foreign)
+    )
+    return escape("".join(seen))
 
 
 @dataclass

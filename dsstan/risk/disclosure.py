@@ -173,11 +173,11 @@ def disclosure(
     )
 
 
-def check_tolerances(relative: float, absolute: float | None) -> None:
+def check_tolerances(relative: float | None, absolute: float | None) -> None:
     """Refuse tolerances that are none."""
     for name, value in (("relative", relative), ("absolute", absolute)):
         if value is not None and not (is_number(value) and np.isfinite(value) and value >= 0):
-            raise InputError(f"the {name} tolerance must be finite and not negative")
+            raise InputError(f"the {name} tolerance must be finite and not negative, got {value!r}")
 
 
 def sides(release: Synthesis, against: Fit | Synthesis | None = None) -> dict[str, Synthesis]:

@@ -21,7 +21,7 @@ from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import InputError
 from dsstan.models.result import Fit
-from dsstan.risk.disclosure import RELATIVE, sides
+from dsstan.risk.disclosure import RELATIVE, check_tolerances, sides
 from dsstan.table.problem import Problem
 
 TIE = 1e-12
@@ -288,14 +288,10 @@ def tolerances(truth: Floats, relative: float | None, absolute: float | None) ->
     """
     if relative is not None and absolute is not None:
         raise InputError("give the relative or the absolute tolerance, not both")
+    check_tolerances(relative, None if absolute == np.inf else absolute)
     if absolute is not None:
-        if not absolute >= 0:
-            raise InputError("the absolute tolerance must not be negative")
         return np.full(truth.size, float(absolute))
-    share = RELATIVE if relative is None else relative
-    if not (np.isfinite(share) and share >= 0):
-        raise InputError("the relative tolerance must be finite and not negative")
-    return np.asarray(share * np.abs(truth))
+    return np.asarray((RELATIVE if relative is None else relative) * np.abs(truth))
 
 
 def record_positions(problem: Problem, records: Sequence[int] | None) -> Indices:

@@ -16,10 +16,9 @@ import pandas as pd
 from dsstan.core.errors import InputError, ReleaseError, describe_rows
 from dsstan.table.as_read import AS_READ
 from dsstan.table.dialect import PLAIN, Dialect, Quotes, TextAsRead
-from dsstan.table.found_dialect import SEPARATORS, may_be_numbers, refuse_another_dialect
+from dsstan.table.found_dialect import SEPARATORS, is_value, may_be_numbers, refuse_another_dialect
 from dsstan.table.text_file import opened_text, written_text
 
-_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _TRUTH = {"True": True, "False": False}
 _SAMPLE = 1000
 """Lines in which quotes are looked at."""
@@ -138,7 +137,7 @@ def check_header(header: list[str], path: Path) -> None:
     """Names there are, each once. The first line may be a record, so it is not quoted."""
     if not header:
         raise InputError(f"{path.name} is empty or begins with a blank line")
-    numbers = [i + 1 for i, name in enumerate(header) if _NUMBER.fullmatch(name)]
+    numbers = [i for i, name in enumerate(header, 1) if is_value(name)]
     if numbers:
         listed = ", ".join(map(str, numbers[:5]))
         raise InputError(

@@ -20,7 +20,7 @@ from dsstan.core.spelling import spelled
 from dsstan.table.dialect import Dialect, DialectError
 from dsstan.table.text_file import text_bytes
 
-__all__ = ["SEPARATORS", "may_be_numbers", "refuse_another_dialect"]
+__all__ = ["SEPARATORS", "is_value", "may_be_numbers", "refuse_another_dialect"]
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 """Signs that may stand between cells, and what they are called."""
@@ -44,9 +44,24 @@ _NUMBERS = tuple(
 
 RowsOf = Callable[[str], list[list[str]]]
 
+_VALUE = re.compile(
+    r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+    r"|[-+]?[€$£¥]?\s*\d{1,3}([,.'’\s]\d{3})+([.,]\d+)?\s*[€$£¥]?"
+)
 _CODE = re.compile(r"[-+]?0\d+")
 _THOUSANDS_WORDS = {",": "commas", ".": "points", " ": "spaces"}
 _SHOWN = 5
+
+
+def is_value(name: str) -> bool:
+    """Whether what stands where names should is a number, so that the first line is a record.
+
+    Examples
+    --------
+    >>> [is_value(name) for name in ("450000", "-1.5e3", "$450,000", "e5", "95%", "USD 2019")]
+    [True, True, True, False, False, False]
+    """
+    return _VALUE.fullmatch(name.strip()) is not None
 
 
 def may_be_numbers(cells: pd.Series) -> bool:
@@ -91,7 +106,8 @@ def refuse_another_dialect(path: Path, used: Collection[str] | None, said: Diale
         what.append(f"text in {encoding}, not {said.encoding}")
     unsure = ""
     if even:
-        columns = {name: list(cells) for name, *cells in zip(*rows, strict=True)}
+        given = {name: list(cells) for name, *cells in zip(*rows, strict=True)}
+        columns = {name: cells for name, cells in given.items() if not is_value(name)}
         needed = [name for name in columns if used is None or name in used]
         _refuse_currency(path, {name: columns[name] for name in needed})
         found, more, unsure = _numbers(columns, needed, found)

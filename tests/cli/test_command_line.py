@@ -415,22 +415,30 @@ def test_an_example_that_exists_already_ends_with_four(inside, tmp_path):
 
 
 def test_no_sign_of_a_message_is_obeyed_by_a_terminal(inside, tmp_path):
-    """Of a formula: an escape sequence, and a mark that turns the direction of what follows."""
+    """Of a formula: an escape sequence, a mark that turns the direction, and what shows nothing."""
     table = small_table(40, seed=9)
     table.to_csv(tmp_path / "t.csv", index=False)
-    formula = "log(value) ~ \x1b[31mx\u202e"
+    formula = "log(value) ~ \x1b[31mx\u202e\u200b\ufeff\u2028"
     result = inside(
         *("synthesise", "t.csv", "--formula", formula, "--coords", "east", "north", "--out", "o")
     )
     assert result.returncode == 2
     assert "cannot be read" in result.stderr
-    assert not {"\x1b", "\u202e"} & set(result.stderr + result.stdout)
+    assert not set("\x1b\u202e\u200b\ufeff\u2028") & set(result.stderr + result.stdout)
 
 
 def test_a_message_with_brackets_is_shown_as_it_is(inside, tmp_path):
     path = tmp_path / "some[bold]thing.csv"
     line = one_line(inside("synthesise", path, *MODEL, "--out", tmp_path / "out"), 2)
     assert "some[bold]thing.csv" in line
+
+
+@pytest.mark.parametrize("absolute", ["nan", "inf", "-1"])
+def test_a_tolerance_that_is_none_is_refused_in_a_dry_run_too(inside, tmp_path, absolute):
+    small_table(40, seed=9).to_csv(tmp_path / "t.csv", index=False)
+    asked = ("synthesise", tmp_path / "t.csv", *MODEL, "--absolute", absolute, "--dry-run")
+    line = one_line(inside(*asked, "--out", tmp_path / "out"), 2)
+    assert "the absolute tolerance must be finite and not negative" in line
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,33 @@ def test_a_release_of_before_the_verdicts_says_what_to_do(release, tmp_path):
         publish(release, to=tmp_path / "out", reason=REASON)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *[("attacker", 3), ("attacker", ["floor"]), ("verdict", None), ("verdict", {})],
+        *[("verdict", {"conditions": 3}), ("verdict", {"conditions": [{}]})],
+    ],
+)
+def test_a_summary_that_was_changed_by_hand_is_named(release, tmp_path, key, value):
+    path = judged(release, fit="warned") / "confidential" / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(InputError, match=r"summary\.json is not as dsstan wrote it: restore it"):
+        publish(release, to=tmp_path / "out", reason=REASON)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "found",
+    [3, [3], ["to"], [{}], [{"to": "out", "files": 3}], [{"to": 3, "files": {}}], {"to": "out"}],
+)
+def test_a_note_of_publications_that_was_changed_by_hand_is_named(release, tmp_path, found):
+    path = release / "confidential" / "published.json"
+    path.write_text(json.dumps({"publications": found}))
+    with pytest.raises(InputError, match=r"published\.json does not hold a list of publications"):
+        publish(release, to=tmp_path / "out", reason=REASON)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("what", ["file", "empty folder", "link"])
 def test_nothing_is_overwritten(release, tmp_path, what):
     target = tmp_path / "out"

@@ -76,7 +76,9 @@ def swapped() -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("values", [moved(), moved()[::-1], swapped(), np.arange(4.0)])
+@pytest.mark.parametrize(
+    "values", [moved(), moved()[::-1], swapped(), 0.1 * np.arange(4), -0.1 * np.arange(4)]
+)
 def test_rows_that_are_sorted_but_for_a_few_are_found(values):
     assert nearly_sorted(values)
 

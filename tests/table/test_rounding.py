@@ -129,6 +129,14 @@ def test_a_mixture_of_two_steps_is_found_with_its_shares(fine, coarse):
     assert found.shares[0] == pytest.approx(1 / 3, abs=z_limit(4) * np.sqrt(2 / 9 / n))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_values_heaped_at_a_step_show_that_one_and_none_of_its_divisors(seed):
+    """Multiples of 100 are multiples of 10, 20 and 50 too, as often more than chance has it."""
+    values, coarse = lognormal(900, seed=seed, centre=8.0), np.arange(900) % 2 == 0
+    values = np.where(coarse, np.round(values / 100) * 100, np.round(values))
+    assert find_rounding(values).steps == (1.0, 100.0)
+
+
 def test_large_values_are_rounded_to_large_steps():
     out = Rounding(0, (10**15,), (1.0,)).apply(np.array([3.26e16, 1e300]), np.random.default_rng(1))
     assert out[0] == 3.3e16

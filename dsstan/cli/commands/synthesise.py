@@ -22,6 +22,7 @@ from dsstan.release.copy_files import format_for
 from dsstan.release.reading import needed_columns
 from dsstan.release.whole_folder import check_target
 from dsstan.risk.assessment import check_judgeable, measured
+from dsstan.risk.disclosure import check_tolerances
 from dsstan.risk.floors import as_floor
 from dsstan.risk.naming import check_attribution
 from dsstan.table.formulas.formula import parse
@@ -41,6 +42,7 @@ def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: R
     format_for(writing.format, None, by_row_groups=options.by_row_groups)
     floor = as_floor(writing.floor)
     check_attribution(writing.attribution)
+    check_tolerances(None, writing.absolute)
     check_search(options, writing)
     check_reason(writing.accept_below_floor, writing.reason)
     if floor is not None:

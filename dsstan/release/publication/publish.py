@@ -123,7 +123,7 @@ def publish(
     """
     source = Path(folder).expanduser().absolute()
     confidential = source / "confidential"
-    summary = _summary(source)
+    verdicts, against = _judged(source)
     reason = _checked_reason(reason)
     target = check_target(to, public=True)
     if target.resolve().is_relative_to(source.resolve()):
@@ -136,7 +136,6 @@ def publish(
     try:
         with nullcontext() if book is None else book.locked(), _locked(confidential):
             check_target(target, public=True)
-            against = _against(summary)
             if note is None or book is None:
                 against.append("it was written without a ledger")
             else:
@@ -153,9 +152,7 @@ def publish(
                 to=str(target),
                 by=_user(),
                 at=datetime.now(UTC).isoformat(timespec="seconds"),
-                fit_verdict=summary["fit_verdict"],
-                disclosure_verdict=summary["disclosure_verdict"],
-                floor=(summary["attacker"] or {}).get("floor"),
+                **verdicts,
                 reason=reason if against else None,
                 software=__version__,
                 files=files,
@@ -214,14 +211,22 @@ def publications(folder: Path) -> tuple[Publication, ...]:
     try:
         found = _json(path)["publications"]
         return tuple(
-            Publication(**{**one, "against": tuple(one.get("against", ()))}) for one in found
+            Publication(
+                **{
+                    **one,
+                    "to": os.fspath(one["to"]),
+                    "files": dict(one["files"]),
+                    "against": tuple(one.get("against", ())),
+                }
+            )
+            for one in found
         )
-    except (KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise InputError(f"{path} does not hold a list of publications") from None
 
 
-def _summary(source: Path) -> dict[str, Any]:
-    """``summary.json`` of a release that has verdicts."""
+def _judged(source: Path) -> tuple[dict[str, Any], list[str]]:
+    """Verdicts and floor of a release, by ``summary.json``, and what stands against publication."""
     if not (source / "confidential").is_dir() or not (source / "public").is_dir():
         raise InputError(
             f"{source} is no release: one has the folders public and confidential, as dsstan run "
@@ -233,7 +238,15 @@ def _summary(source: Path) -> dict[str, Any]:
             f"{source} was written by an earlier version of dsstan, which noted no verdicts: make "
             "it again with this one (dsstan run), then publish it"
         )
-    return summary
+    try:
+        floor = (summary["attacker"] or {}).get("floor")
+        verdicts = {name: str(summary[name]) for name in ("fit_verdict", "disclosure_verdict")}
+        return {**verdicts, "floor": floor}, _against(summary)
+    except (AttributeError, KeyError, TypeError):
+        raise InputError(
+            f"{source / 'confidential' / 'summary.json'} is not as dsstan wrote it: restore it, or "
+            "make the release again"
+        ) from None
 
 
 def _json(path: Path) -> dict[str, Any]:
