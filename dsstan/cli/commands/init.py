@@ -97,7 +97,7 @@ HEAD = """A job for `dsstan run`. Keys are the options of `dsstan synthesise`; t
 before them are left out: their line shows the default or, where there is none, an example. Paths \
 are taken from the folder of this file. \
 Check it with `dsstan run {name} --dry-run`. Keep this file to yourself if it holds a seed: \
-whoever knows the seed can take the noise off the copies."""
+whoever knows the seed can subtract the noise of the copies."""
 
 
 ROLES_MEAN = """ What each column of this table looks like (an identifier can be looked up and \

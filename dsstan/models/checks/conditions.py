@@ -57,8 +57,8 @@ CONDITIONS = {
     "should not",
     "unlike-the-data": "copies have zeros, negative values, ends or quantiles that the data do not "
     "have, or lack those that they have: the model is not that of this column",
-    "guessable-seed": "the seed was given and is short enough to be found by trying; whoever finds "
-    "it can take the noise off the copies",
+    "guessable-seed": "the seed was given and is so short that an intruder can try all of them; "
+    "whoever finds it can subtract the noise of the copies",
 }
 """Every condition and what it means."""
 
