@@ -230,8 +230,8 @@ for part in ("public", "confidential"):
 # `publish` (in a shell `dsstan publish release --to published`) looks at both verdicts and copies
 # the public part to where others may read it. A fit with warnings, a floor that is missed or was
 # never given need a reason, which is kept. Here it is the fit that warns: whoever finds a small
-# seed can subtract the noise of the copies. With real prices leave the seeds out. The next release of
-# these prices is counted with this one.
+# seed can subtract the noise of the copies. With real prices leave the seeds out. The next release
+# of these prices is counted with this one.
 
 # %%
 try:
