@@ -235,15 +235,15 @@ def test_the_lines_stand_at_the_truth_and_the_means_of_the_copies(release: Synth
     drawn = {(row.fit, row.line): row.value for row in rows(lines).itertuples()}
     assert drawn == pytest.approx(
         {
-            ("unrestricted", "truth"): truth,
-            ("unrestricted", "mean of unrestricted copies"): free,
-            ("restricted", "truth"): truth,
-            ("restricted", "mean of unrestricted copies"): free,
-            ("restricted", "mean of restricted copies"): kept,
+            ("without protection", "truth"): truth,
+            ("without protection", "mean without protection"): free,
+            ("with protection", "truth"): truth,
+            ("with protection", "mean without protection"): free,
+            ("with protection", "mean with protection"): kept,
         }
     )
     colours = plot.scales.get_scales("color").map(
-        ["truth", "mean of unrestricted copies", "mean of restricted copies"]
+        ["truth", "mean without protection", "mean with protection"]
     )
     assert list(colours) == [RED, "#008837", "#0571b0"]
 
@@ -251,7 +251,10 @@ def test_the_lines_stand_at_the_truth_and_the_means_of_the_copies(release: Synth
 def test_the_histograms_hold_every_copy_on_the_modelled_scale(release: Synthesis) -> None:
     plot: Any = plot_copies(release, FAR)
     bars = layers(plot, p9.geom_histogram)
-    assert [rows(layer)["fit"].iloc[0] for layer in bars] == ["unrestricted", "restricted"]
+    assert [rows(layer)["fit"].iloc[0] for layer in bars] == [
+        "without protection",
+        "with protection",
+    ]
     np.testing.assert_allclose(rows(bars[1])["value"], np.log(release.values[:, FAR]))
     assert plot.labels.x == "value"
     assert plot.labels.title == f"Copies of record {FAR} (row {FAR}, counted from 0)"

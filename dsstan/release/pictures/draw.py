@@ -11,6 +11,7 @@ from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import EXACT_LIMIT
 from dsstan.models.effect_map import surface_on_grid
 from dsstan.release.pictures.flag_map import plot_flags
+from dsstan.release.pictures.maps import PROTECTION
 from dsstan.release.pictures.plots import plot_copies, plot_intervals, plot_surfaces
 from dsstan.release.pictures.risk_plots import plot_release_size
 from dsstan.release.pictures.save import save
@@ -64,7 +65,10 @@ def draw_pictures(
         plots["flags"] = plot_flags(release.fit.weights, problem)
     if problem.n_records <= EXACT_LIMIT:
         try:
-            own = {k: surface_on_grid(f, cells=CELLS, progress=False) for k, f in fits.items()}
+            own = {
+                PROTECTION[kind]: surface_on_grid(fit, cells=CELLS, progress=False)
+                for kind, fit in fits.items()
+            }
         except InputError:  # a model without one effect to map
             own = {}
         if own:

@@ -26,6 +26,8 @@ _GAPS = 10
 _TAKEN = ("x", "y", "width", "height", "panel")
 RED, GREEN, BLUE, GREY = "#d7191c", "#008837", "#0571b0", "#4d4d4d"
 RECORD, FLAGGED = "record", "flagged record"
+PROTECTION = {"unrestricted": "without protection", "restricted": "with protection"}
+"""What a picture calls the copies, or the effect, of each fit."""
 
 
 def surface_map(

@@ -23,6 +23,7 @@ from dsstan.release.pictures.flag_map import plot_flags
 from dsstan.release.pictures.maps import (
     BLUE,
     GREEN,
+    PROTECTION,
     RED,
     checked_cells,
     picture_theme,
@@ -58,11 +59,10 @@ __all__ = [
 ]
 
 
-_FITS = ("unrestricted", "restricted")
 _LINES = {
     "truth": (RED, "solid"),
-    "mean of unrestricted copies": (GREEN, "dashed"),
-    "mean of restricted copies": (BLUE, "dashdot"),
+    "mean without protection": (GREEN, "dashed"),
+    "mean with protection": (BLUE, "dashdot"),
 }
 # Fewest and most bins of a histogram.
 _BINS = (10, 60)
@@ -165,9 +165,9 @@ def plot_copies(
     Confidential: it shows the record's true value.
 
     The axis is spread as the model sees the values (under log, evenly in logs) and labelled in the
-    column's own units. A red line marks the truth; a green one the mean
-    of the unrestricted copies, in both panels for comparison; a blue one the mean of the
-    restricted copies. Each panel has its own width of bins and its own axis of counts.
+    column's own units. A red line marks the truth; a green one the mean of the copies without
+    protection (unrestricted), in both panels for comparison; a blue one the mean of those with
+    protection (restricted). Each panel has its own width of bins and its own axis of counts.
 
     Parameters
     ----------
@@ -188,21 +188,23 @@ def plot_copies(
     problem = release.problem
     record = _check_record(record, problem.n_records)
     shown = {
-        name: np.asarray(copies.modelled()[:, record])
+        PROTECTION[name]: np.asarray(copies.modelled()[:, record])
         for name, copies in sides(release, against).items()
     }
-    means = {f"mean of {name} copies": float(np.mean(v)) for name, v in shown.items()}
+    means = {f"mean {name}": float(np.mean(v)) for name, v in shown.items()}
     lines = pd.DataFrame(
         [
             (panel, line, at)
             for panel in shown
             for line, at in {"truth": float(problem.y[record]), **means}.items()
-            if not (panel == "unrestricted" and "mean of restricted" in line)
+            if not (
+                panel == PROTECTION["unrestricted"] and line == f"mean {PROTECTION['restricted']}"
+            )
         ],
         columns=["fit", "line", "value"],
     )
     names = [name for name in _LINES if name in set(lines["line"])]
-    lines["fit"] = pd.Categorical(lines["fit"], [f for f in _FITS if f in shown])
+    lines["fit"] = pd.Categorical(lines["fit"], [f for f in PROTECTION.values() if f in shown])
     lines["line"] = pd.Categorical(lines["line"], names)
     plot: ggplot = p9.ggplot()
     for name, values in shown.items():
@@ -305,7 +307,7 @@ def plot_risk(disclosure: Disclosure, *, measure: str = "relative") -> ggplot:
     records = disclosure.records
     if measure not in ("relative", "absolute"):
         raise InputError(f'measure must be "relative" or "absolute", got {measure!r}')
-    names = {f"within_{measure}_{fit}": fit for fit in _FITS}
+    names = {f"within_{measure}_{fit}": fit for fit in PROTECTION}
     missing = [name for column, name in names.items() if column not in records]
     if missing:
         raise InputError(
@@ -316,7 +318,7 @@ def plot_risk(disclosure: Disclosure, *, measure: str = "relative") -> ggplot:
     points = records[[*names, "flagged"]].rename(columns=names)
     absolute = disclosure.absolute or 0.0
     near = f"{100 * disclosure.relative:g}%" if measure == "relative" else f"{absolute:,g}"
-    top = float(points[list(_FITS)].to_numpy().max())
+    top = float(points[list(PROTECTION)].to_numpy().max())
     bounds = (0.0, max(1.05 * top, 0.05))
     layers = record_layers(points, "unrestricted", "restricted", points["flagged"].to_numpy())
     plot: ggplot = (
@@ -326,8 +328,8 @@ def plot_risk(disclosure: Disclosure, *, measure: str = "relative") -> ggplot:
         + p9.scale_x_continuous(labels=_percent)
         + p9.scale_y_continuous(labels=_percent)
         + p9.labs(
-            x="unrestricted copies",
-            y="restricted copies",
+            x=f"copies {PROTECTION['unrestricted']}",
+            y=f"copies {PROTECTION['restricted']}",
             title=f"Copies within {near} of the truth",
         )
         + picture_theme((5.9, 4.4))

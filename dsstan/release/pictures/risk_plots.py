@@ -14,6 +14,7 @@ from dsstan.release.pictures.maps import (
     BLUE,
     GREEN,
     GREY,
+    PROTECTION,
     RED,
     picture_theme,
     plain_text,
@@ -214,9 +215,8 @@ def plot_release_size(assessment: Assessment, *, most: int = 500) -> ggplot:
     check_count("most", most, 2)
     counts = np.unique(np.round(np.geomspace(1, most, 40)).astype(int))
     table = assessment.placing_curve([int(c) for c in counts])
-    words = {"unrestricted": "without protection", "restricted": "with protection"}
-    colours = {"without protection": GREEN, "with protection": BLUE}
-    table["fit"] = table["fit"].map(words)
+    colours = dict(zip(PROTECTION.values(), (GREEN, BLUE), strict=True))
+    table["fit"] = table["fit"].map(PROTECTION)
     fits = {k: v for k, v in colours.items() if k in set(table["fit"])}
     table["fit"] = pd.Categorical(table["fit"], list(fits))
     plot: ggplot = (
