@@ -39,12 +39,10 @@ def check_names(names: Sequence[Any]) -> None:
         )
 
 
-def columns_named(
-    publish: Sequence[str] | None, columns: Iterable[Any], response: str
-) -> tuple[str, ...] | None:
+def columns_named(publish: Sequence[str] | None, columns: Iterable[Any]) -> tuple[str, ...] | None:
     """The columns that a caller names for publication, each once; None where nothing was said.
 
-    Raises InputError if they are no list of names, the table lacks one, or one is the response.
+    Raises InputError if they are no list of names, or the table lacks one.
     """
     if publish is None:
         return None
@@ -56,11 +54,6 @@ def columns_named(
             close = difflib.get_close_matches(name, map(str, there), n=1)
             guess = f" Did you mean {close[0]!r}?" if close else ""
             raise InputError(f"publish names {name!r}, which is no column of the table.{guess}")
-        if name == response:
-            raise InputError(
-                f"publish names {name!r}, of which copies go out and never the values: take it out "
-                "of publish"
-            )
     return tuple(dict.fromkeys(publish))
 
 

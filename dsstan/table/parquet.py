@@ -129,7 +129,7 @@ def prepare_parquet(
     for column in also:
         if column not in empty.columns:
             raise InputError(f"there is no column {column!r} to be kept in memory")
-    named = columns_named(publish, empty.columns, parsed.response)
+    named = columns_named(publish, empty.columns)
     needed = {parsed.response, *parsed.columns, *(coords or ()), *also}
     for column in source.schema:
         if getattr(column.type, "ordered", False):

@@ -378,7 +378,7 @@ def prepare(
         site_index=site,
         seconds=time.perf_counter() - begin,
         source=None if isinstance(table, pd.DataFrame) else table,
-        publish=columns_named(publish, frame.columns, parsed.response),
+        publish=columns_named(publish, frame.columns),
     )
 
 

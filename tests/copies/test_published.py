@@ -95,7 +95,6 @@ def test_a_table_read_by_row_groups_has_the_same_list(table, tmp_path):
     [
         (["Kind"], r"publish names 'Kind', which is no column of the table. Did you mean 'kind'"),
         (["nothing"], r"publish names 'nothing', which is no column of the table\."),
-        (["value"], r"publish names 'value', of which copies go out and never the values: take it"),
         ("kind", "publish must be a list of columns"),
         ([3], "publish must be a list of columns"),
     ],

@@ -74,6 +74,9 @@ def test_a_name_with_a_backtick_stays_inside_its_quotes_in_the_readme(tmp_path):
     fit = ds.fit(problem, seed=1, **QUICK)
     release = ds.synthesise(fit, 2, seed=1, accept_failed=True, accept_few_draws=True)
     assert "va`lue" not in analyst_readme(release, ["a", "b"])
+    assert "Every column here but `va'lue` is as it was collected" in analyst_readme(
+        release, ["a", "b"]
+    )
 
 
 @pytest.mark.parametrize("where", ["column", "index"])

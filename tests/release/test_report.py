@@ -361,6 +361,9 @@ def test_every_kind_of_release_has_a_report_and_a_fact_sheet(release, tmp_path, 
     assert ("One copy" in told) == (case is one_copy)
     assert ("Nobody is protected" in told) == (case in (unrestricted, none_flagged))
     assert ("No intruder assessed" in told) == (case is alone)
+    assert ("Risk in detail, before and after protection" in shown.text) == (
+        case not in (unrestricted, alone)
+    )
     flagged = int(special.fit.flagged.sum())
     assert f"{flagged} flagged" in shown.of_class("map")[0]["aria-label"]
     assert not re.search(r"\bnan\b|\bNone\b|\binf\b", re.sub(r"<style.*?</style>", "", shown.text))

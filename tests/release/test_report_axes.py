@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from dsstan.release.report.axes import EVEN, LOG, Axes, Axis, around
-from dsstan.release.report.pictures import _numbers
+from dsstan.release.report.pictures import _marks, _numbers
 
 ENDS = [(0.0, 1.0), (-3.0, 5.0), (50.0, 5000.0)]
 
@@ -62,3 +65,27 @@ def test_the_numbers_of_records_run_into_the_map_and_never_out_of_it():
     assert first > 20.0
     assert above < 50.0
     assert second < 390.0
+
+
+def test_flagged_records_are_drawn_last_and_larger_and_a_place_tells_of_all_its_records():
+    """Of seven records at three places, one is flagged; the nearest to the truth is told first."""
+    records = pd.DataFrame(
+        {
+            "row": range(7),
+            "label": list("abcdefg"),
+            "flagged": [True, *[False] * 6],
+            "neighbour": 0.5,
+            "within_none": 0.9,
+            "within_before": np.nan,
+            "within_after": [0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.7],
+        }
+    )
+    problem = SimpleNamespace(site_index=np.array([0, 1, 1, 1, 1, 2, 1]), unit="km")
+    at = np.array([[10.0, 10.0], [20.0, 10.0], [30.0, 10.0]])
+    *plain, last = _marks(problem, records, at, 4.0)
+    assert [(mark[0], mark[3]) for mark in plain] == [(20.0, False), (30.0, False)]
+    assert (last[0], last[3]) == (10.0, True)
+    assert last[2] > plain[0][2] == 4.0
+    assert plain[0][4].startswith("Record e (row 4), not flagged")
+    assert plain[0][4].endswith("and 1 more at this place")
+    assert "more at this place" not in plain[1][4] + last[4]

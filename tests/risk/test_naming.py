@@ -67,6 +67,14 @@ def test_how_sure_an_intruder_is_by_bayes_rule_over_all_price_points(name, sd):
     )
 
 
+@pytest.mark.parametrize("unit", [1e-6, 0.25, 1e6])
+def test_the_unit_of_the_column_changes_no_chance(unit):
+    values, steps, sds = np.array([125.0, 400.0]), np.full(2, 25.0), np.full(2, 0.1)
+    same = surest_named(values, steps, sds, LOG)
+    assert np.all((same > 0.1) & (same < 0.9))
+    np.testing.assert_allclose(surest_named(unit * values, unit * steps, sds, LOG), same)
+
+
 @pytest.mark.parametrize("sd", [0.1, 0.3])
 def test_price_points_that_begin_at_half_a_step_are_no_harder_to_name(sd):
     """25,000, 75,000, 125,000: below the lowest of them a logarithm has no end."""
