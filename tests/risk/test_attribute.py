@@ -16,7 +16,7 @@ from conftest import small_table
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.models.weights import own_weights
-from dsstan.risk.attribute import _posterior, _unused, attribute, pareto_k
+from dsstan.risk.attribute import _posterior, _summary, _unused, attribute, pareto_k
 from dsstan.risk.intruder.attacker import attack
 from dsstan.risk.intruder.leave_one_out import leave_one_out
 
@@ -454,3 +454,17 @@ def test_a_grid_follows_a_skew_density():
     law = stats.loggamma(4)
     expected = law.mean(), law.std(), law.cdf(np.log(4.0))
     assert (mean, sd, near) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_summary_has_smallest_median_mean_and_largest_of_each_group():
+    rng, flagged = np.random.default_rng(3), np.arange(9) < 3
+    table = pd.DataFrame({"flagged": flagged})
+    for name in ("public", "without", "with"):
+        table[f"sd_{name}"], table[f"near_{name}"] = rng.exponential(size=9), rng.beta(1, 5, 9)
+    found = _summary(table).set_index(["intruder", "group"])
+    assert len(found) == 9
+    for name in ("public", "without", "with"):
+        for group, rows in (("flagged", flagged), ("unflagged", ~flagged), ("all", flagged | True)):
+            sd, near = (table.loc[rows, f"{what}_{name}"].to_numpy() for what in ("sd", "near"))
+            expected = (rows.sum(), sd.min(), np.median(sd), near.mean(), near.max())
+            assert tuple(found.loc[name, group]) == pytest.approx(expected)
