@@ -230,6 +230,16 @@ def test_the_picture_shows_every_row_the_floor_and_the_least_damaging_that_leave
     nobody.draw()
 
 
+@pytest.mark.parametrize("failed", [0, 4])
+def test_settings_whose_fit_failed_are_crossed_out_and_no_others(found, failed):
+    passed = np.arange(len(found.table)) >= failed
+    plot = plot_frontier(dataclasses.replace(found, table=found.table.assign(passed=passed)))
+    crossed = [at.geom.data for at in plot.layers if at.geom.aes_params.get("shape") == "x"]
+    assert [data["setting"].tolist() for data in crossed] == (
+        [found.table["setting"].head(failed).tolist()] if failed else []
+    )
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_setting_that_nothing_equals_is_drawn_without_a_line_and_without_a_warning(found, rows):
     """plotnine warns of a line through one point, and a panel may hold one."""

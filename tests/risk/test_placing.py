@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import dsstan as ds
 from conftest import small_table
 from dsstan.risk.assessment import assess, measured, unassessed
 from dsstan.risk.floors import Floor
-from dsstan.risk.intruder.public_files import public_files
+from dsstan.risk.intruder.public_files import _plain, public_files
 from dsstan.risk.placing import NEAR, chance_near, half_width, placed_within
 
 ALIKE = 1e-9
@@ -156,6 +157,18 @@ def test_the_smoothing_is_undone_under_the_exact_covariance_alone(small):
     fit = ds.fit(small, covariance="vecchia", engine="direct", seed=1, progress=False)
     release = ds.synthesise(fit, 3, seed=1, accept_failed=True, progress=False)
     assert list(public_files(release).near) == ["mean of the copies"]
+
+
+@pytest.mark.parametrize("outcome", ["Gaussian", "Poisson"])
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("approximate", [False, True])
+def test_copies_of_another_law_are_left_alone(outcome, moves, approximate):
+    fit = SimpleNamespace(
+        outcome=outcome,
+        smoothing_moves=moves,
+        covariance=SimpleNamespace(approximate=approximate),
+    )
+    assert _plain(fit) == (outcome == "Gaussian" and not moves and not approximate)
 
 
 def test_copies_of_the_truth_are_found_by_their_mean(kept):

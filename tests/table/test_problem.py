@@ -319,3 +319,22 @@ def test_the_san_francisco_regression_is_the_one_the_paper_implies(
     assert beta[0] == pytest.approx(13.232, abs=5e-4)
     assert beta[1] == pytest.approx(0.2706, abs=5e-5)
     assert (problem.n_records, problem.n_sites, problem.n_coincident) == (214, 154, 90)
+
+
+def test_the_term_that_is_undefined_is_named_and_its_rows() -> None:
+    data = pd.DataFrame(np.random.default_rng(4).random((12, 4)) + 0.5, columns=list("abxy"))
+    data["price"] = np.exp(data["a"])
+    data.loc[[1, 5, 6], "b"] = 0.0
+    with pytest.raises(TableError, match=r"'log\(b\)' of the formula is infinite .* in 3 rows"):
+        prepare(data, "log(price) ~ a + log(b)", coords=("x", "y"))
+
+
+def test_as_many_values_as_terms_and_two_more_are_enough_and_one_fewer_are_not() -> None:
+    data = pd.DataFrame(np.random.default_rng(4).random((12, 4)) + 0.5, columns=list("abxy"))
+    data["price"] = np.exp(data["a"])
+    asked = {"formula": "log(price) ~ a + b", "coords": ("x", "y"), "missing": "draw"}
+    data.loc[5:, "price"] = np.nan
+    assert prepare(data, **asked).n_missing == 7
+    data.loc[4:, "price"] = np.nan
+    with pytest.raises(TableError, match="there in 4 of 12 records, too few"):
+        prepare(data, **asked)
