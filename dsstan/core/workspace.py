@@ -14,12 +14,11 @@ import os
 import re
 import shutil
 import signal
-import stat
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -98,7 +97,7 @@ def private_folder(
         Another private folder of this run, in a place where nobody would look; a
         leftover leads there.
     """
-    base = work_parent() if parent is None else Path(parent)
+    base = work_parent(parent)
     if base != Path(tempfile.gettempdir()):
         note_place(base.absolute())
     with _owner_only(), _by_exception():
@@ -109,7 +108,10 @@ def private_folder(
             lock = _mark(folder, beside)
             yield folder
         finally:
-            _empty(folder)
+            if fcntl is not None:  # the marker last; Windows opens no folder
+                with suppress(OSError), _opened(folder) as inside:
+                    _empty(inside)
+            shutil.rmtree(folder, ignore_errors=True)
             if lock is not None:
                 os.close(lock)
 
@@ -195,24 +197,35 @@ def remove(leftover: Leftover) -> None:
     OSError
         If it can't be removed.
     """
-    if not _is_leftover(leftover.folder):  # another process has removed it meanwhile
-        return
-    end_processes(leftover.folder)
-    _empty(leftover.folder)
-    with suppress(FileNotFoundError):
-        shutil.rmtree(leftover.folder)  # says why, where something is left
+    with suppress(FileNotFoundError), _opened(leftover.folder) as inside:
+        if not _is_abandoned(inside, leftover.pid):  # another process has locked it meanwhile
+            return
+        end_processes(leftover.folder)
+        _empty(inside)
+        _empty(inside, ignore_errors=False)  # says why, where something is left
+        os.rmdir(leftover.folder)
 
 
-def _empty(folder: Path) -> None:
-    """Remove a private folder, its marker last, so that a kill meanwhile leaves a leftover."""
-    with suppress(OSError):
-        for entry in list(os.scandir(folder)):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            elif entry.name != MARKER:
-                with suppress(OSError):
-                    os.unlink(entry.path)
-    shutil.rmtree(folder, ignore_errors=True)
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A folder by a descriptor, which stays with it whatever is put in its place; no link."""
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield inside
+    finally:
+        os.close(inside)
+
+
+def _empty(folder: int, *, ignore_errors: bool = True) -> None:
+    """Empty a private folder, its marker last, so that a kill meanwhile leaves a leftover."""
+    with os.scandir(folder) as inside:
+        entries = sorted(inside, key=lambda entry: entry.name == MARKER)
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.name, ignore_errors=ignore_errors, dir_fd=folder)
+        else:
+            with suppress(OSError) if ignore_errors else nullcontext():
+                os.unlink(entry.name, dir_fd=folder)
 
 
 def end_processes(folder: Path) -> None:
@@ -255,17 +268,22 @@ def _is_leftover(path: Path) -> bool:
     if match is None or fcntl is None:
         return False
     try:
-        there = path.lstat()
-        if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
-            return False
-        inside = os.listdir(path)
+        with _opened(path) as inside:
+            return _is_abandoned(inside, int(match[1]))
     except OSError:
         return False
+
+
+def _is_abandoned(folder: int, pid: int) -> bool:
+    """Whether an open folder is this user's and no run holds it; ``pid`` is of who made it."""
+    if os.fstat(folder).st_uid != os.getuid():
+        return False
+    inside = os.listdir(folder)
     if MARKER not in inside:
         # Killed before it was marked, or while it was being removed.
-        return set(inside) <= {f"{MARKER}.new"} and not _alive(int(match[1]))
+        return set(inside) <= {f"{MARKER}.new"} and not _alive(pid)
     try:
-        file = os.open(path / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
     except OSError:
         return False
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from dsstan.core import workspace
 from dsstan.core.errors import InputError
 from dsstan.core.places import note_place, noted_places
 from dsstan.core.workspace import (
@@ -203,6 +204,42 @@ def test_a_living_runs_folder_is_never_taken_for_a_leftover(place):
         process.kill()
         process.communicate()
     assert [found.folder for found in leftovers()] == [folder]
+
+
+@pytest.mark.parametrize("put", ["link", "folder"])
+def test_no_leftover_is_emptied_that_was_put_in_the_place_of_another(
+    place, tmp_path, monkeypatch, put
+):
+    """The swap comes after the last look at it."""
+    precious = tmp_path / "precious"
+    (precious / "below").mkdir(parents=True)
+    for folder in (precious, precious / "below"):
+        (folder / "data").write_text("mine")
+    folder = killed(place)
+    [found] = leftovers()
+
+    def swap(_):
+        folder.rename(place / "gone")
+        if put == "link":
+            folder.symlink_to(precious)
+        else:
+            precious.rename(folder)
+
+    monkeypatch.setattr(workspace, "end_processes", swap)
+    with pytest.raises(OSError, match=r"Not a directory|not empty"):
+        remove(found)
+    assert (folder / "data").read_text() == (folder / "below" / "data").read_text() == "mine"
+    assert list((place / "gone").iterdir()) == []  # what was found is what was emptied
+
+
+def test_a_private_folder_that_a_link_replaced_leaves_what_the_link_leads_to(place, tmp_path):
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "data").write_text("mine")
+    with private_folder() as folder:
+        folder.rename(place / "gone")
+        folder.symlink_to(precious)
+    assert (precious / "data").read_text() == "mine"
 
 
 def test_a_folder_is_looked_at_again_before_it_is_removed(place):
