@@ -31,14 +31,19 @@ def check_parent(folder: Path) -> None:
 
     Whoever may write to a folder may rename what is in it, also what they can't read, unless the
     folder has the sticky bit. The same holds for each folder above it, and for those that a link on
-    the way lies in. Who owns such a folder is trusted.
+    the way lies in. Who owns such a folder is trusted; who owns a link is not, unless it is root.
 
-    Raises InputError if another user may write to one of them.
+    Raises InputError if another user may write to one of them, or owns a link on the way.
     """
     if not hasattr(os, "getuid"):  # Windows has other rights
         return
     for place in dict.fromkeys(_on_the_way(folder.absolute())):
         with suppress(FileNotFoundError):
+            if place.is_symlink() and place.lstat().st_uid not in (0, os.getuid()):
+                raise InputError(
+                    f"another user owns the link {place} and could turn it elsewhere: name the "
+                    "folder itself that you mean, or choose another"
+                )
             there = place.stat()
             others = there.st_mode & stat.S_IWOTH
             group = there.st_mode & stat.S_IWGRP and not _own_group(there.st_gid)
@@ -105,7 +110,7 @@ def lasting_folder(folder: Path) -> Path:
     user.
     """
     folder = folder.absolute()
-    check_parent(folder.parent)
+    check_parent(folder if folder.is_symlink() else folder.parent)
     try:
         for place in (*reversed(folder.parents), folder):
             if not place.is_dir():

@@ -17,11 +17,11 @@ from dsstan.core.private_file import check_parent
 from dsstan.core.workspace import private_folder
 
 
-def check_target(folder: str | os.PathLike[str], *, public: bool = False) -> Path:
+def check_target(folder: str | os.PathLike[str]) -> Path:
     """The folder as an absolute path, if it can be made there.
 
-    Raises ReleaseError if it exists, or its parent does not or can't be written to; or, unless all
-    that it will hold is ``public``, if other users could replace it while it is made.
+    Raises ReleaseError if it exists, its parent does not or can't be written to, or other users
+    could replace it while it is made.
     """
     target = Path(folder).expanduser().absolute()
     if os.path.lexists(target):
@@ -30,11 +30,10 @@ def check_target(folder: str | os.PathLike[str], *, public: bool = False) -> Pat
         raise ReleaseError(f"{target.parent} is no folder; make it first")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise ReleaseError(f"{target.parent} can't be written to")
-    if not public:
-        try:
-            check_parent(target.parent)
-        except InputError as error:
-            raise ReleaseError(str(error)) from None
+    try:
+        check_parent(target.parent)
+    except InputError as error:
+        raise ReleaseError(str(error)) from None
     return target
 
 
@@ -50,12 +49,12 @@ def whole_folder(target: Path, mode: int) -> Iterator[Path]:
         yield whole
         _sync(whole)
         whole.chmod(mode)
-        check_target(target, public=True)
+        check_target(target)
         try:
             whole.rename(target)
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-                check_target(target, public=True)
+                check_target(target)
             raise
         with suppress(OSError):  # it is there, whole
             _sync_one(target.parent)

@@ -14,8 +14,13 @@ import pytest
 from test_ledger import copies_of, fit_of
 
 from conftest import leave_out, small_table
-from dsstan.core.workspace import private_folder
+from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.workspace import private_folder, work_parent
 from dsstan.engines import cmdstan
+from dsstan.release.publication import publish as publication
+from dsstan.release.publication.ledger import open_ledger
+from dsstan.release.publication.public_hashes import copied
+from dsstan.release.whole_folder import check_target
 
 STRANGER = "54321"
 
@@ -88,6 +93,67 @@ def test_a_folder_that_another_user_can_swap_is_refused_and_the_swap_shown_to_wo
     open_to_all.chmod(0o1777)
     (open_to_all / "kept").mkdir(mode=0o700)
     assert as_stranger(swap, open_to_all / "kept").returncode != 0
+
+
+@pytest.mark.parametrize("sticky", [False, True])
+@pytest.mark.parametrize(
+    "swap",
+    [
+        'mv "$1" "$1.gone" && ln -s "$2" "$1"',
+        'mv "$1" "$1.gone" && mkdir "$1" && ln -s "$2" "$1/whole"',
+    ],
+)
+def test_a_publication_touches_nothing_that_another_user_puts_in_its_way(
+    place, monkeypatch, swap, sticky
+):
+    """In a folder without the sticky bit the swap would work, so nothing is made there."""
+    release = copies_of(fit_of(small_table(30))).write(place / "out", report=False)
+    precious = place / "precious"
+    precious.mkdir(mode=0o700)
+    (precious / "data").write_text("mine")
+    shared = place / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777 if sticky else 0o777)
+    swaps = []
+
+    def swapped(source, files, whole):
+        swaps.append(as_stranger(swap, whole.parent, precious).returncode)
+        copied(source, files, whole)
+
+    monkeypatch.setattr(publication, "copied", swapped)
+    try:
+        publication.publish(release, to=shared / "pub", reason="a test")
+        said = ""
+    except (OSError, ReleaseError) as error:
+        said = str(error)
+    assert [path.name for path in precious.iterdir()] == ["data"]
+    assert precious.stat().st_mode & 0o777 == 0o700
+    assert (shared / "pub").is_dir() == sticky
+    if sticky:
+        assert (len(swaps), 0 in swaps) == (1, False)
+    else:
+        assert swaps == []
+        assert f"every user may write to {shared} and could replace what is made there" in said
+
+
+def test_a_link_that_another_user_makes_in_a_sticky_folder_leads_nowhere(place):
+    """They could turn it elsewhere at any moment, though nobody else could."""
+    shared, mine = place / "shared", place / "mine"
+    mine.mkdir(mode=0o700)
+    shared.mkdir()
+    shared.chmod(0o1777)
+    link = shared / "link"
+    assert as_stranger('ln -s "$1" "$2"', mine, link).returncode == 0
+    said = f"another user owns the link {link}"
+    with pytest.raises(ReleaseError, match=said):
+        check_target(link / "out")
+    with pytest.raises(InputError, match=said):
+        work_parent(link)
+    for ledger in (link, link / "ledger"):
+        with pytest.raises(InputError, match=said):
+            open_ledger(ledger, make=True)
+    assert list(mine.iterdir()) == []
+    assert as_stranger('ln -sfn / "$1"', link).returncode == 0
 
 
 def test_a_program_that_another_user_plants_in_a_shared_cache_is_not_run(place):

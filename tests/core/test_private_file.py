@@ -15,7 +15,7 @@ import pytest
 
 from dsstan.core.errors import InputError, ReleaseError
 from dsstan.core.private_file import check_parent, is_own, lasting_folder
-from dsstan.core.workspace import work_parent
+from dsstan.core.workspace import private_folder, work_parent
 from dsstan.engines import cmdstan
 from dsstan.release.whole_folder import check_target
 
@@ -40,13 +40,11 @@ def test_a_release_a_working_folder_and_a_lasting_one_refuse_a_folder_that_all_m
         check_target(shared / "release")
     with pytest.raises(InputError, match=said):
         work_parent(shared)
+    with pytest.raises(InputError, match=said), private_folder(shared):
+        pass
     with pytest.raises(InputError, match=said):
         lasting_folder(shared / "comparison")
     assert list(shared.iterdir()) == []
-
-
-def test_a_published_folder_may_lie_there(shared):
-    assert check_target(shared / "public", public=True) == shared / "public"
 
 
 def test_a_folder_below_such_a_one_is_no_better(shared):
@@ -79,6 +77,33 @@ def test_a_link_that_another_user_could_turn_elsewhere_is_no_better(shared, tmp_
     (tmp_path / "safe").symlink_to(shared / "link")  # one link leads to the other
     with pytest.raises(InputError, match="could replace"):
         check_parent(tmp_path / "safe" / "below")
+
+
+def test_a_lasting_folder_is_not_made_through_a_link_into_such_a_folder(shared, tmp_path):
+    (shared / "mine").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(shared / "mine")
+    with pytest.raises(InputError, match="could replace"):
+        lasting_folder(tmp_path / "link")
+
+
+@root
+def test_a_link_that_another_user_owns_is_refused_wherever_it_lies(shared, tmp_path):
+    (tmp_path / "mine").mkdir(mode=0o700)
+    shared.chmod(0o1777)
+    for place in (shared, tmp_path):
+        link = place / "link"
+        link.symlink_to(tmp_path / "mine")
+        check_parent(link)
+        os.lchown(link, STRANGER, STRANGER)
+        said = f"another user owns the link {link} and could turn it elsewhere"
+        for refused in (check_parent, work_parent, lasting_folder):
+            with pytest.raises(InputError, match=said):
+                refused(link)
+        with pytest.raises(InputError, match=said):
+            lasting_folder(link / "below")
+        with pytest.raises(ReleaseError, match=said):
+            check_target(link / "release")
+    assert list((tmp_path / "mine").iterdir()) == []
 
 
 @root

@@ -125,7 +125,7 @@ def publish(
     confidential = source / "confidential"
     verdicts, against = _judged(source)
     reason = _checked_reason(reason)
-    target = check_target(to, public=True)
+    target = check_target(to)
     if target.resolve().is_relative_to(source.resolve()):
         raise InputError(
             f"{target} lies in the release, which only its owner may enter: choose a folder "
@@ -135,7 +135,7 @@ def publish(
     book = None if note is None else ledger_of(note, ledger)
     try:
         with nullcontext() if book is None else book.locked(), _locked(confidential):
-            check_target(target, public=True)
+            check_target(target)
             if note is None or book is None:
                 against.append("it was written without a ledger")
             else:
