@@ -67,6 +67,29 @@ def is_own(path: Path) -> bool:
     return not hasattr(os, "getuid") or path.stat().st_uid == os.getuid()
 
 
+def check_own_file(path: Path) -> None:
+    """Refuse a file that another user owns or may write to, or that is a link.
+
+    Raises InputError; a file that is not there passes.
+    """
+    if not hasattr(os, "getuid"):
+        return
+    with suppress(FileNotFoundError):
+        there = path.lstat()
+        if not stat.S_ISREG(there.st_mode):
+            why = "is no plain file"
+        elif there.st_uid != os.getuid():
+            why = "belongs to another user"
+        elif there.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            why = "may be written to by other users"
+        else:
+            return
+        raise InputError(
+            f"{path} {why}, so another user could have changed it: restore it from a copy of your "
+            "own, as a file that you alone may write to (chmod 600)"
+        )
+
+
 def _own_group(number: int) -> bool:
     """Whether a group holds this user alone, as the group that many systems make for each user."""
     import grp

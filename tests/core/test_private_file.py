@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.core.private_file import check_parent, is_own, lasting_folder
+from dsstan.core.private_file import check_own_file, check_parent, is_own, lasting_folder
 from dsstan.core.workspace import private_folder, work_parent
 from dsstan.engines import cmdstan
 from dsstan.release.whole_folder import check_target
@@ -104,6 +104,25 @@ def test_a_link_that_another_user_owns_is_refused_wherever_it_lies(shared, tmp_p
         with pytest.raises(ReleaseError, match=said):
             check_target(link / "release")
     assert list((tmp_path / "mine").iterdir()) == []
+
+
+@root
+def test_a_file_of_our_own_that_others_may_write_to_or_of_another_user_is_refused(tmp_path):
+    file = tmp_path / "key"
+    check_own_file(file)  # not there
+    file.touch(mode=0o600)
+    check_own_file(file)
+    (tmp_path / "link").symlink_to(file)
+    with pytest.raises(InputError, match="link is no plain file"):
+        check_own_file(tmp_path / "link")
+    for mode in (0o620, 0o602):
+        file.chmod(mode)
+        with pytest.raises(InputError, match="key may be written to by other users"):
+            check_own_file(file)
+    file.chmod(0o600)
+    os.chown(file, STRANGER, -1)
+    with pytest.raises(InputError, match=r"key belongs to another user.*chmod 600"):
+        check_own_file(file)
 
 
 @root
