@@ -193,9 +193,11 @@ class Assessment(Shown):
         if former is None:
             return self._why_alone()
         alone = ", ".join(filter(None, [self._why_alone(), str(former)]))
-        if former.alike and self.verdict == "not judged" and self.least_sd is not None:
+        if not former.alike or self.least_sd is None:
+            return alone
+        if self.verdict == "not judged":
             return f"{former.uncounted}; alone, {alone}"
-        return alone
+        return f"{alone}; {former.uncounted}, and what those tell is not counted"
 
     def _why_alone(self) -> str:
         """The reason without what was published before."""

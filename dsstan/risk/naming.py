@@ -30,6 +30,7 @@ from dsstan.copies.result import Synthesis
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, is_number
 from dsstan.risk.intruder.public_files import smoothing_undone
+from dsstan.table.converted_step import converted_step
 from dsstan.table.formulas.formula import ResponseTransform
 from dsstan.table.problem import Problem
 from dsstan.table.rounding import find_rounding
@@ -190,7 +191,9 @@ def own_steps(problem: Problem) -> Floats:
 
     Prices of 249,000 and 299,000 are in steps of 50,000 as those of 250,000 and 300,000 are: the
     steps are those of the values and of their differences from the most frequent value, then
-    from the most frequent of those that this one has no coarser step with.
+    from the most frequent of those that this one has no coarser step with. Prices of whole
+    25,000 euros in dollars are in steps of 25,000 times the rate
+    (:mod:`dsstan.table.converted_step`).
     """
     dtype = problem.table[problem.response].dtype
     values = problem.original()
@@ -211,7 +214,8 @@ def own_steps(problem: Problem) -> Floats:
         coarsest = _coarsest(apart, find_rounding(apart[known]).steps)
         steps[known] = np.maximum(steps[known], coarsest[known])
         left = left[(coarsest[left] <= finest) & (values[left] != origin)]
-    return steps
+    step, on = converted_step(np.where(problem.observed, values, np.nan), finest)
+    return np.where(on, np.maximum(steps, step), steps)
 
 
 def _coarsest(values: Floats, column: tuple[float, ...]) -> Floats:

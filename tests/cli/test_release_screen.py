@@ -134,7 +134,7 @@ def test_what_was_not_written_has_no_step_to_publish(release, found):  # noqa: F
     assert lines[1].startswith("DISCLOSURE: MISSED: 60 of 60 records are below the floor of")
     assert lines[2] == "Do not publish as it is"
     assert [line for line in lines if "dsstan publish" in line] == []
-    assert lines[-1] == f"Ledger, 0 former releases of this table: {ledger_folder()}"
+    assert lines[-1] == f"Ledger, nothing was published with it yet: {ledger_folder()}"
 
 
 def test_the_worst_term_of_the_regression_is_named(release, found):  # noqa: F811

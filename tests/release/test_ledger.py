@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -19,12 +19,17 @@ import dsstan as ds
 from conftest import small_table
 from dsstan.core.errors import DisclosureError, DsstanWarning, InputError
 from dsstan.release.publication.ledger import (
+    COLUMNS,
+    ENTRIES,
+    GROUPS,
     PLACE,
     VARIABLE,
     Ledger,
     ledger_folder,
     open_ledger,
     published_before,
+    read_entry,
+    read_information,
     sd_left,
 )
 from dsstan.release.publication.ledger_note import read_note
@@ -226,7 +231,7 @@ def test_a_corrected_table_is_not_taken_for_this_one_and_not_passed_over(table, 
     assert not former.fixed.any()
     found = ds.assess(copies_of(corrected, seed=6), floor=1e-9, exact=0, progress=False)
     assert found.verdict == "not judged"
-    assert found.why.startswith("1 earlier release may be of these records before a correction")
+    assert found.why.startswith("1 earlier release may be of these records, before a correction")
     assert found.why.endswith("; alone, every record keeps the floor of 1e-09 by the lower bounds")
 
 
@@ -237,12 +242,15 @@ def test_a_corrected_table_is_not_taken_for_this_one_and_not_passed_over(table, 
         (None, 25, 22, "value", True),
         (None, 25, 23, "value", False),
         ("homes", 25, 25, "value", False),
-        ("flats", 30, 30, "value", False),
+        ("flats", 30, 30, "value", True),
+        ("flats", 30, 30, "VALUE", True),
+        ("flats", 30, 30, "worth", False),
         ("homes", 30, 30, "value", True),
-        ("homes", 30, 0, "worth", False),
+        ("homes", 30, 30, "worth", True),
+        ("flats", 25, 0, "worth", True),
     ],
 )
-def test_a_table_is_alike_by_its_column_and_its_places_or_its_name_and_size(
+def test_a_table_is_alike_by_its_places_or_its_size_and_a_name(
     table, tmp_path, name, rows, moved, column, alike
 ):
     table = table.drop_duplicates(list(COORDS)).reset_index(drop=True)
@@ -577,3 +585,67 @@ def test_a_ledger_that_another_user_could_change_is_not_used(table, tmp_path, le
     os.chown(ledger, 65534, 65534)
     with pytest.raises(InputError, match="belongs to another user"):
         open_ledger()
+
+
+def test_a_ledger_without_its_list_is_no_empty_one(tmp_path):
+    book = open_ledger(tmp_path / "ledger", make=True)
+    assert book.entries() == ()
+    (book.folder / ENTRIES).unlink()
+    with pytest.raises(
+        InputError, match=r"lacks releases\.json, so that what was published is not"
+    ):
+        book.entries()
+
+
+@pytest.mark.parametrize("part", [".", "key", ENTRIES])
+def test_a_ledger_of_which_another_user_owns_a_part_is_not_used(tmp_path, part):
+    if os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    book = open_ledger(tmp_path / "ledger", make=True)
+    os.chown(book.folder / part, 12345, -1)
+    with pytest.raises(InputError, match="belongs to another user"):
+        open_ledger(book.folder)
+
+
+@pytest.mark.parametrize("column", ["alone", "fixed", "known", "margin", "next_copy", "same_value"])
+@pytest.mark.parametrize("value", [None, np.nan, -1, "x", 9])
+def test_numbers_that_would_pass_every_comparison_are_refused(tmp_path, column, value):
+    numbers = {name: np.arange(3.0) + 0.5 for name in COLUMNS} | {"least": [np.nan, 0.1, 0.2]}
+    found = pd.DataFrame(numbers).astype({name: "int64" for name in GROUPS})
+    if value is not None:
+        found[column] = [0.5, 0.5, value] if column not in GROUPS else [0, 1, value]
+    found.to_parquet(tmp_path / "r.parquet", index=False)
+    if value is None or (value == 9 and column not in GROUPS):
+        pd.testing.assert_frame_equal(read_information(tmp_path / "r.parquet", 3), found)
+        return
+    with pytest.raises(InputError, match="is not what a release reveals of 3 records"):
+        read_information(tmp_path / "r.parquet", 3)
+
+
+ENTRY = {
+    **{"release": "0a", "column": "value", "table": "homes", "records": 3, "copies": 2},
+    **{"transform": "log", "responses": "1b", "places": "2c", "floor": "10%", "judged": True},
+    "counted": ["3d"],
+    "published": [{"to": "out", "at": "2020-01-01", "by": "me", "complete": True}],
+}
+
+
+def test_an_entry_comes_back_from_json():
+    assert json.loads(json.dumps(asdict(read_entry(ENTRY)))) == ENTRY
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *[("copies", "x"), ("copies", 0), ("records", None), ("judged", 1), ("column", 5)],
+        *[("release", "../victim"), ("responses", None), ("transform", "cube"), ("floor", 3)],
+        *[("published", [{}]), ("published", 3), ("counted", [3]), ("more", 1)],
+        ("published", [{"to": "a", "at": None, "by": "b", "complete": True}]),
+    ],
+)
+def test_an_entry_of_other_kinds_is_refused(tmp_path, key, value):
+    book = open_ledger(tmp_path / "ledger", make=True)
+    content = {"releases": [ENTRY | {key: value}]}
+    (book.folder / ENTRIES).write_text(json.dumps(content))
+    with pytest.raises(InputError, match="can't be read: restore it"):
+        book.entries()

@@ -61,10 +61,8 @@ _KEY, _LOCK = "key", "lock"
 _KEY_BYTES = 32
 _LARGEST = 100_000_000
 
-COLUMNS = (
-    *("alone", "fixed", "known", "margin", "least", "next_copy", "next_release"),
-    *("same_value", "same_place"),
-)
+GROUPS = ("same_value", "same_place")
+COLUMNS = ("alone", "fixed", "known", "margin", "least", "next_copy", "next_release", *GROUPS)
 """Columns of the file of a release; see :func:`read_information`."""
 
 PLACE = "place"
@@ -172,7 +170,10 @@ class Ledger:
         """
         path = self.folder / ENTRIES
         if not path.exists():
-            return ()
+            raise InputError(
+                f"the ledger {self.folder} lacks {ENTRIES}, so that what was published is not "
+                "known: restore it, or remove the folder if nothing was published with it"
+            )
         try:
             if path.stat().st_size > _LARGEST:
                 raise ValueError
@@ -235,8 +236,9 @@ def open_ledger(
         If it can't be made, or another user could change it.
     """
     ledger = Ledger(ledger_folder(named))
-    if (ledger.folder / _KEY).exists():
-        if not is_own(ledger.folder):
+    parts = ledger.folder, ledger.folder / _KEY, ledger.folder / ENTRIES
+    if parts[1].exists():
+        if not all(is_own(part) for part in parts if part.exists()):
             raise InputError(
                 f"the ledger {ledger.folder} belongs to another user, who could take releases out "
                 f"of it: name one of your own with --ledger or {VARIABLE}"
@@ -247,8 +249,9 @@ def open_ledger(
         return None
     lasting_folder(ledger.folder)
     with ledger.locked():
-        if not (ledger.folder / _KEY).exists():
-            keep_private(ledger.folder / _KEY, secrets.token_bytes(_KEY_BYTES))
+        if not parts[1].exists():
+            ledger._write(())
+            keep_private(parts[1], secrets.token_bytes(_KEY_BYTES))
     return ledger
 
 
@@ -266,8 +269,8 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
     responses, places = order.fingerprints(ledger.key)
     mine = None if values is None else order.name_of(values, ledger.key)
     found = [one for one in ledger.entries() if one.responses == responses and one.release != mine]
-    own = problem.response, problem.name, problem.n_records, responses, order.place_numbers
-    others = alike(ledger, *own)
+    own = problem.response, problem.name, problem.n_records, responses
+    others = alike(ledger, *own, order.place_numbers)
     truth = problem.original()[order.rows]
 
     def factor(name: str) -> Floats | float:
@@ -342,11 +345,12 @@ def alike(
     responses: str,
     places: NDArray[np.uint64] | None,
 ) -> list[Entry]:
-    """Releases that may be of the same records before or after a value was corrected, so that the
-    fingerprints differ.
+    """Releases that may be of the same records, but of other values, so that the fingerprints
+    differ: before or after a value was corrected, or of another column.
 
-    They are of the column, and share a tenth of the places of the smaller table, or have its name
-    and its number of records; where the places of one are not known, its name or its number.
+    They share a tenth of the places of the smaller table, or have as many records and either the
+    name of the table or that of the column; where the places of one are not known, both names will
+    do as well.
 
     Parameters
     ----------
@@ -356,25 +360,42 @@ def alike(
     found = []
     mine = None if places is None else np.unique(places)
     for entry in ledger.entries():
-        if entry.column != column or entry.responses == responses:
+        if entry.responses == responses:
             continue
         named, as_many = table == entry.table != UNNAMED, records == entry.records
+        of_column = column.casefold() == entry.column.casefold()
         theirs = ledger.places(entry)
         if mine is None or theirs is None:
-            same = named or as_many
+            same = named and of_column
         else:
             other = np.unique(theirs)
             shared = np.intersect1d(mine, other, assume_unique=True).size
-            same = (named and as_many) or shared >= SHARED * min(mine.size, other.size)
-        if same:
+            same = shared >= SHARED * min(mine.size, other.size)
+        if same or (as_many and (named or of_column)):
             found.append(entry)
     return found
 
 
 def read_entry(content: Mapping[str, Any]) -> Entry:
-    """An entry from JSON."""
+    """An entry from JSON.
+
+    Raises KeyError, TypeError or ValueError if it is none.
+    """
     lists = {name: tuple(content[name]) for name in ("counted", "published")}
-    return Entry(**{**content, **lists})
+    entry = Entry(**{**content, **lists})
+    texts = [entry.column, entry.table, entry.transform, *entry.counted]
+    texts += [one[key] for one in entry.published for key in ("to", "at", "by")]
+    texts += [] if entry.floor is None else [entry.floor]
+    truths = [entry.judged, *(one["complete"] for one in entry.published)]
+    kinds = ((str, texts), (bool, truths), (int, [entry.records, entry.copies]))
+    if not all(type(one) is kind for kind, those in kinds for one in those):
+        raise TypeError
+    if min(entry.records, entry.copies) < 1:
+        raise ValueError
+    for name in (entry.release, entry.responses, entry.places):
+        bytes.fromhex(name)  # one of them names a file
+    ResponseTransform(entry.transform)
+    return entry
 
 
 def read_information(path: Path, records: int) -> pd.DataFrame:
@@ -400,9 +421,24 @@ def read_information(path: Path, records: int) -> pd.DataFrame:
     except Exception as error:  # of many kinds
         raise InputError(f"{path} can't be read ({type(error).__name__}): restore it") from None
     columns = [name for name in found.columns if name != PLACE]
-    if columns != list(COLUMNS) or len(found) != records:
+    if columns != list(COLUMNS) or len(found) != records or not _sound(found):
         raise InputError(f"{path} is not what a release reveals of {records} records: restore it")
     return found
+
+
+def _sound(information: pd.DataFrame) -> bool:
+    """Whether what a release reveals is numbers that can be: with one that is none, as with one
+    below zero, every comparison with a floor would come out well."""
+    numbers = information[[name for name in COLUMNS if name not in GROUPS]]
+    groups = information[list(GROUPS)]
+    kinds = {kind.kind for kind in numbers.dtypes}, {kind.kind for kind in groups.dtypes}
+    if not (kinds[0] <= {"f"} and kinds[1] <= {"i", "u"}):
+        return False
+    there = numbers.notna() | (numbers.columns == "least")
+    within = groups.to_numpy() >= 0, groups.to_numpy() < len(information)
+    return bool(there.all(axis=None) and not (numbers < 0).any(axis=None)) and all(
+        one.all() for one in within
+    )
 
 
 def read_places(path: Path, records: int) -> NDArray[np.uint64] | None:

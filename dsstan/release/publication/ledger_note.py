@@ -210,9 +210,10 @@ def former_releases(note: LedgerNote, ledger: Ledger) -> int:
 
 
 def not_counted(note: LedgerNote, ledger: Ledger) -> list[str]:
-    """What was published since of tables that may be a release's own with other values, in words.
+    """What was published since of tables that may be of a release's own records, in words.
 
-    The ledger knows a table by its values, so that one corrected value makes another table of it.
+    The ledger knows a table by its values, so that one corrected value makes another table of it,
+    and so does another column.
     """
     found = {
         one.release: one
@@ -229,9 +230,9 @@ def not_counted(note: LedgerNote, ledger: Ledger) -> list[str]:
     )
     several = "s" if len(found) > 1 else ""
     return [
-        f"{len(found)} release{several} of {names} with other values of {note.entries[0].column} "
-        "went out since: if the records are the same people's, what those copies tell is not "
-        "counted here"
+        f"{len(found)} release{several} of {names} with other values, or of another column, went "
+        "out since: if the records are the same people's, what those copies tell is not counted "
+        "here"
     ]
 
 
@@ -253,7 +254,8 @@ def published_since(note: LedgerNote, ledger: Ledger) -> list[str]:
             continue
         since = f"with what was published of this table since it was written ({len(new)}"
         since += f" release{'s' if len(new) > 1 else ''})"
-        if not entry.judged or entry.floor is None or note.information is None:
+        unknown = note.information is None or note.information["least"].isna().any()
+        if not entry.judged or entry.floor is None or note.information is None or unknown:
             found.append(f"{since} nobody knows what all tell")
             continue
         information, groups = (
@@ -338,7 +340,10 @@ def ledger_of(note: LedgerNote, named: str | os.PathLike[str] | None) -> Ledger:
 
 def ledger_line(folder: str | os.PathLike[str], former: int, uncounted: int = 0) -> str:
     """Which ledger was used, and how many former releases of the table it had, or of what may be
-    the table before a correction."""
+    the table before a correction, or another column of it."""
     several = "" if former == 1 else "s"
     also = f", {uncounted} of what may be it" if uncounted else ""
+    book = open_ledger(folder)
+    if book is None or not book.entries():
+        return f"Ledger, nothing was published with it yet: {folder}"
     return f"Ledger, {former} former release{several} of this table{also}: {folder}"

@@ -30,8 +30,9 @@ class Former:
     unjudged
         Releases of the table whose information was never computed, and is not in these numbers.
     alike
-        Releases that may be of the same records before a value was corrected, and are not in these
-        numbers either (``alike`` of :mod:`dsstan.release.publication.ledger`).
+        Releases that may be of the same records, before a value was corrected or of another
+        column, and are not in these numbers either (``alike`` of
+        :mod:`dsstan.release.publication.ledger`).
     seen
         Names of all of these releases, as the ledger has them.
     """
@@ -67,8 +68,8 @@ class Former:
             return ""
         several = self.alike != 1
         return (
-            f"{self.alike} earlier release{'s' if several else ''} may be of these records before "
-            "a correction"
+            f"{self.alike} earlier release{'s' if several else ''} may be of these records, before "
+            "a correction or in another column"
         )
 
 
