@@ -231,6 +231,8 @@ def test_json_that_is_no_table_of_places_is_refused(tmp_path):
     for text, said in (
         ("[1, 2]", "is no GeoJSON FeatureCollection"),
         ('{"type": "FeatureCollection", "features": []}', "of at least one feature"),
+        ('{"type": "FeatureCollection", "features": [{"type": "Point"}]}', "is no GeoJSON"),
+        ('{"type": "FeatureCollection", "features": [3]}', "is no GeoJSON"),
         ("[" * 100_000, "can't be read as JSON"),
         ('{"features": [NaN]}', "can't be read as JSON"),
     ):

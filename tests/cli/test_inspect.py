@@ -106,6 +106,20 @@ DAMAGE = {
         lambda r: changed(r / "confidential" / "summary.json", verdict={}),
         "damaged",
     ),
+    "text for a number": (
+        lambda r: changed(r / "confidential" / "summary.json", attacker={"floor": {"sd": "x"}}),
+        "damaged",
+    ),
+    "nested too deep": (
+        lambda r: (r / "confidential" / "summary.json").write_text("[" * 100_000),
+        "damaged",
+    ),
+    "a publication without a date": (
+        lambda r: (r / "confidential" / "published.json").write_text(
+            '{"publications": [{"to": "a", "at": null, "by": "b", "files": {}}]}'
+        ),
+        "published.json",
+    ),
     "another's": (
         lambda r: changed(r / "confidential" / "summary.json", copies=4),
         "another release",

@@ -613,7 +613,7 @@ def test_numbers_that_would_pass_every_comparison_are_refused(tmp_path, column, 
     numbers = {name: np.arange(3.0) + 0.5 for name in COLUMNS} | {"least": [np.nan, 0.1, 0.2]}
     found = pd.DataFrame(numbers).astype({name: "int64" for name in GROUPS})
     if value is not None:
-        found[column] = [0.5, 0.5, value] if column not in GROUPS else [0, 1, value]
+        found[column] = ["x"] * 3 if value == "x" else [found[column][0], found[column][1], value]
     found.to_parquet(tmp_path / "r.parquet", index=False)
     if value is None or (value == 9 and column not in GROUPS):
         pd.testing.assert_frame_equal(read_information(tmp_path / "r.parquet", 3), found)

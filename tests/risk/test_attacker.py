@@ -839,7 +839,7 @@ def test_a_number_of_copies_must_be_whole(report, copies):
         report.sd(copies)
 
 
-@pytest.mark.parametrize("floor", [0.0, -0.1, np.nan, np.inf])
+@pytest.mark.parametrize("floor", [0.0, -0.1, np.nan, np.inf, [0.1, np.nan], [0.1, -0.1]])
 def test_a_floor_must_be_positive_and_finite(report, floor):
     with pytest.raises(InputError, match="floor"):
         report.largest_release(floor)

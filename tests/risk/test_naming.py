@@ -242,3 +242,15 @@ def test_of_fine_steps_the_least_sd_is_in_proportion_to_them():
     least = least_sd_unnamed(problem, 0.5)
     surest = surest_named(values, np.ones(200), least, LOG)
     assert np.all((surest <= 0.5) & (surest > 0.48))
+
+
+def test_a_step_that_was_rounded_again_after_a_conversion_counts():
+    """Whole 25,000 euros in dollars to the dollar: no number divides them."""
+    euros = 25_000 * np.random.default_rng(2).integers(4, 60, 100)
+    table = small_table(100).assign(value=np.round(1.0837 * euros))
+    problem = ds.prepare(table, "log(value) ~ x", coords=("east", "north"))
+    np.testing.assert_allclose(own_steps(problem), 25_000 * 1.0837, rtol=1e-5)
+    same = ds.prepare(table.assign(value=euros), "log(value) ~ x", coords=("east", "north"))
+    np.testing.assert_allclose(
+        least_sd_unnamed(problem, 0.5), least_sd_unnamed(same, 0.5), rtol=1e-3
+    )

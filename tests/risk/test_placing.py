@@ -12,7 +12,7 @@ import dsstan as ds
 from conftest import small_table
 from dsstan.risk.assessment import assess, measured, unassessed
 from dsstan.risk.floors import Floor
-from dsstan.risk.intruder.public_files import _plain, public_files
+from dsstan.risk.intruder.public_files import PublicFiles, _plain, public_files
 from dsstan.risk.placing import NEAR, chance_near, half_width, placed_within
 
 ALIKE = 1e-9
@@ -169,6 +169,12 @@ def test_copies_of_another_law_are_left_alone(outcome, moves, approximate):
         covariance=SimpleNamespace(approximate=approximate),
     )
     assert _plain(fit) == (outcome == "Gaussian" and not moves and not approximate)
+
+
+def test_records_without_a_truth_are_in_no_group():
+    flagged, known = np.arange(6) < 2, np.arange(6) % 2 == 0
+    near = {"mean of the copies": np.array([True, True, True, True, False, True])}
+    assert PublicFiles(near, flagged, known).placed() == {"flagged": 1.0, "unflagged": 0.5}
 
 
 def test_copies_of_the_truth_are_found_by_their_mean(kept):

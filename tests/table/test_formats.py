@@ -197,6 +197,12 @@ def test_a_workbook_keeps_every_digit_of_a_number(tmp_path):
     assert pd.read_excel(tmp_path / "v.xlsx")["v"].tolist() == values
 
 
+def test_a_column_of_text_that_the_formula_needs_stays_text(tmp_path):
+    table = pd.DataFrame({"v": [1.0, 2.0, 3.0], "kind": ["a", "b", "a"]})
+    write_excel(table, tmp_path / "v.xlsx", None, ())
+    assert read_table(tmp_path / "v.xlsx", used=["v", "kind"])["kind"].tolist() == ["a", "b", "a"]
+
+
 def stata(folder):
     """A file of Stata, with letters for missing values and labels of them."""
     cells = pd.DataFrame(

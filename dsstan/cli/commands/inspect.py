@@ -115,29 +115,39 @@ def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
                 "copies differ"
             )
         verdict, attacker = summary["verdict"], summary["attacker"]
+        words = {
+            name: None if summary.get(name) is None else str(summary[name])
+            for name in ("fit_verdict", "disclosure_verdict", "accepted_below_floor")
+        }
         return {
             "dataset": summary["dataset"],
             "sites": summary["sites"],
             "engine": summary["engine"],
-            "fit_verdict": summary.get("fit_verdict"),
-            "disclosure_verdict": summary.get("disclosure_verdict"),
-            "accepted_below_floor": summary.get("accepted_below_floor"),
+            **words,
             "passed": verdict["passed"],
-            "conditions": list(dict.fromkeys(c["condition"] for c in verdict["conditions"])),
+            "conditions": list(dict.fromkeys(str(c["condition"]) for c in verdict["conditions"])),
             "flagged": summary["flagged"],
             "gamma": summary["gamma"],
             "threshold": summary["threshold"],
             "smallest_sd": None if attacker is None else _smallest(attacker, summary["copies"]),
             "weakest_within": _weakest_within(summary),
-            "floor": None if attacker is None else attacker["floor"],
+            "floor": None if attacker is None else _floor(attacker["floor"]),
             "report": str(secret / "report.html") if (secret / "report.html").is_file() else None,
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
             f"{secret / 'summary.json'} is damaged ({type(error).__name__}): restore the release"
         ) from None
+
+
+def _floor(floor: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The floor in words, and the records below it."""
+    if floor is None:
+        return None
+    asked = floor["asked"] if "asked" in floor else f"{floor['sd']:g}"
+    return {**floor, "asked": str(asked), "records_below": int(floor["records_below"])}
 
 
 def _smallest(attacker: Mapping[str, Any], copies: int) -> float | None:
@@ -184,9 +194,8 @@ def _show(found: Mapping[str, Any]) -> None:
     if sd is not None and within is None:
         _line("Smallest sd", f"{sd:.2g}, modelled scale, by the lower bound of every record")
     if floor is not None:
-        asked = floor.get("asked", f"{floor['sd']:g}")
         below = floor["records_below"]
-        _line("Floor", f"{asked}, {below} record{'' if below == 1 else 's'} below it")
+        _line("Floor", f"{floor['asked']}, {below} record{'' if below == 1 else 's'} below it")
     if mine["report"]:
         say(f"{'Read first:':<13}{mine['report']}")
     for one in found["published"]:

@@ -27,7 +27,13 @@ from platformdirs import user_state_path
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.core.locks import locked_file
-from dsstan.core.private_file import check_parent, is_own, keep_private, lasting_folder
+from dsstan.core.private_file import (
+    check_own_file,
+    check_parent,
+    is_own,
+    keep_private,
+    lasting_folder,
+)
 from dsstan.release.publication.record_order import largest_of_each, record_order
 from dsstan.risk.intruder.former import Former
 from dsstan.risk.intruder.planned import sd_with
@@ -236,22 +242,26 @@ def open_ledger(
         If it can't be made, or another user could change it.
     """
     ledger = Ledger(ledger_folder(named))
-    parts = ledger.folder, ledger.folder / _KEY, ledger.folder / ENTRIES
-    if parts[1].exists():
-        if not all(is_own(part) for part in parts if part.exists()):
+    if not ledger.folder.exists() and not make:
+        return None
+    if ledger.folder.exists():
+        check_parent(ledger.folder)
+        if not is_own(ledger.folder):
             raise InputError(
                 f"the ledger {ledger.folder} belongs to another user, who could take releases out "
                 f"of it: name one of your own with --ledger or {VARIABLE}"
             )
-        check_parent(ledger.folder)
+        for part in ledger.folder.iterdir():
+            check_own_file(part)
+    if (ledger.folder / _KEY).exists():
         return ledger
     if not make:
         return None
     lasting_folder(ledger.folder)
     with ledger.locked():
-        if not parts[1].exists():
+        if not (ledger.folder / _KEY).exists():
             ledger._write(())
-            keep_private(parts[1], secrets.token_bytes(_KEY_BYTES))
+            keep_private(ledger.folder / _KEY, secrets.token_bytes(_KEY_BYTES))
     return ledger
 
 
@@ -394,7 +404,7 @@ def read_entry(content: Mapping[str, Any]) -> Entry:
         raise ValueError
     for name in (entry.release, entry.responses, entry.places):
         bytes.fromhex(name)  # one of them names a file
-    ResponseTransform(entry.transform)
+    ResponseTransform(entry.transform).forward(np.ones(1))  # KeyError if there is none
     return entry
 
 

@@ -214,7 +214,7 @@ def publications(folder: Path) -> tuple[Publication, ...]:
             Publication(
                 **{
                     **one,
-                    "to": os.fspath(one["to"]),
+                    **{key: os.fspath(one[key]) for key in ("to", "at", "by")},
                     "files": dict(one["files"]),
                     "against": tuple(one.get("against", ())),
                 }
