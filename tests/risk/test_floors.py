@@ -148,3 +148,18 @@ def test_a_percentage_that_was_typed_as_a_number_is_refused_with_what_to_type():
     Floor.parse(20).check_scale(ResponseTransform("identity"))
     Floor.parse(0.2).check_scale(log)
     Floor.parse("20%").check_scale(log)
+
+
+@pytest.mark.parametrize(
+    ("floor", "name", "within"),
+    [
+        ("10%", "log", "20,000"),
+        (5_000.0, "identity", "9,800"),
+        # 200,000 p, the ends p below and above the value being 2 x 1.96 x 0.5 apart in logs.
+        (0.5, "log", "150,000"),
+    ],
+)
+def test_what_a_floor_means_is_told_in_the_columns_own_units(floor, name, within):
+    prices = np.array([100_000.0, 200_000.0, 300_000.0])
+    told = Floor.parse(floor).meaning(prices, ResponseTransform(name), "price")
+    assert told.endswith(f"nobody may be placed within +/-{within} at 95%")

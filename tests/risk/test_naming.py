@@ -190,7 +190,9 @@ def test_the_public_files_alone_name_most_coarse_prices_though_a_floor_may_be_me
 def test_a_limit_of_one_allows_any_and_none_is_not_judged(coarse):
     allowed = ds.assess(coarse, floor=0.001, attribution=1, exact=0, progress=False)
     assert allowed.verdict == "met"
-    assert ds.assess(coarse, exact=0, progress=False).verdict == "not judged"
+    without = ds.assess(coarse, exact=0, progress=False)
+    assert (without.verdict, without.naming.limit) == ("not judged", None)
+    assert ds.assess(coarse, floor=0.001, exact=0, progress=False).naming.limit == 0.5
 
 
 @pytest.mark.parametrize("limit", [0, -0.5, 1.5, "half", True])
