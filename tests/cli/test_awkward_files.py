@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import sqlite3
 import tomllib
 from contextlib import closing
@@ -138,43 +137,68 @@ def test_polygons_and_empty_places_are_refused_with_rows_and_advice(homes, tmp_p
         assert "--coords x y" in str(refused.value) or "Drop these rows" in str(refused.value)
 
 
-def test_two_layers_ask_for_one_and_a_view_is_not_run(homes, tmp_path):
+def test_two_layers_ask_for_one_and_the_one_named_is_read(homes, tmp_path):
     path = tmp_path / "a.gpkg"
     for layer in ("old", "new"):
         placed(homes).to_file(path, layer=layer, engine="pyogrio")
     said = refusal(path)
     assert "has 2 layers: 'old', 'new'. Say which: --layer old" in said
     assert len(read_table(path, layer="new")) == 30
-    with sqlite3.connect(path) as file:
-        file.execute("CREATE VIEW twice AS SELECT * FROM old")
-        file.execute(
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            f"CREATE VIEW more AS {ENDLESS} SELECT count(*) AS n, 1 AS geom FROM n",
             "INSERT INTO gpkg_contents (table_name, data_type, identifier, srs_id) "
-            "VALUES ('twice', 'features', 'twice', 27700)"
-        )
-        file.execute("INSERT INTO gpkg_geometry_columns VALUES ('twice','geom','POINT',27700,0,0)")
-    assert "is a view or computes a column, which is not run here" in refusal(path, layer="twice")
-
-
-def test_a_geopackage_whose_own_lists_never_end_is_refused_and_not_run(tmp_path):
+            "VALUES ('more', 'features', 'more', 0)",
+            "INSERT INTO gpkg_geometry_columns VALUES ('more', 'geom', 'POINT', 0, 0, 0)",
+        ),
+        (f"CREATE VIEW layer_styles AS {ENDLESS} SELECT count(*) AS n FROM n",),
+        (
+            "ALTER TABLE gpkg_contents RENAME TO kept",
+            f"CREATE VIEW gpkg_contents AS {ENDLESS} SELECT kept.* FROM kept, n WHERE n.i < 0",
+        ),
+        ("CREATE VIRTUAL TABLE more USING fts5(a)",),
+        ("ALTER TABLE gpkg_contents ADD COLUMN big GENERATED ALWAYS AS (hex(zeroblob(9)))",),
+        ("ALTER TABLE homes ADD COLUMN big GENERATED ALWAYS AS (hex(zeroblob(9)))",),
+    ],
+    ids=["another layer", "styles", "own list", "virtual table", "computed list", "computed"],
+)
+def test_a_geopackage_with_anything_that_runs_is_refused(
+    homes, tmp_path, opened_by_gdal, statements
+):
     path = tmp_path / "a.gpkg"
-    shutil.copy(case_file("table.gpkg"), path)
+    placed(homes).to_file(path, layer="homes", engine="pyogrio")
     with closing(sqlite3.connect(path)) as file, file:
-        file.execute("ALTER TABLE gpkg_contents RENAME TO kept")
-        file.execute(
-            "CREATE VIEW gpkg_contents AS WITH RECURSIVE n(i) AS "
-            "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT kept.* FROM kept, n WHERE n.i < 0"
-        )
-    assert "has a view in the place of a list of its own" in refusal(path)
+        for statement in statements:
+            file.execute(statement)
+    opened_by_gdal.clear()
+    assert "which is not run here: save the layer in a file of its own" in refusal(path)
+    assert "which is not run here" in refusal(path, layer="homes")
+    assert not opened_by_gdal
 
 
-def test_a_geopackage_that_computes_a_column_is_refused(tmp_path):
+def test_a_geopackage_with_a_vast_text_in_its_lists_is_refused(homes, tmp_path, opened_by_gdal):
     path = tmp_path / "a.gpkg"
-    shutil.copy(case_file("table.gpkg"), path)
+    placed(homes).to_file(path, layer="homes", engine="pyogrio")
     with closing(sqlite3.connect(path)) as file, file:
-        [(layer,)] = file.execute("SELECT table_name FROM gpkg_contents").fetchall()
-        made = "big GENERATED ALWAYS AS (hex(zeroblob(9)))"
-        file.execute(f'ALTER TABLE "{layer}" ADD COLUMN {made}')
-    assert "computes a column" in refusal(path)
+        file.execute("UPDATE gpkg_contents SET identifier = hex(zeroblob(1000000))")
+    assert "its own lists hold texts of more than 1 MiB" in refusal(path)
+    assert not opened_by_gdal
+
+
+@pytest.fixture
+def opened_by_gdal(monkeypatch):
+    """Files whose layers GDAL was asked for."""
+    pyogrio = pytest.importorskip("pyogrio")
+    asked, real = [], pyogrio.list_layers
+    monkeypatch.setattr(pyogrio, "list_layers", lambda path: asked.append(path) or real(path))
+    return asked
 
 
 def test_another_file_under_the_name_of_a_geopackage_or_shapefile_is_not_opened(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Collection
 from contextlib import closing
@@ -11,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.errors import CONTROL, InputError, ReleaseError
 from dsstan.core.optional import needed
 from dsstan.core.spelling import spelled
 from dsstan.table.as_read import AS_READ, Asked, AsRead
@@ -25,6 +26,25 @@ __all__ = ["GeoAsRead", "read_geopackage", "read_shapefile", "write_geopackage",
 
 _LONGEST_NAME = 10
 """Letters of a column's name in a shapefile."""
+
+_LONGEST_TEXT = 2**20
+"""Bytes of a text in the lists of a GeoPackage, and of a statement that makes a table."""
+
+_SHOWN = 60
+
+_STORED = re.compile(
+    r'CREATE ((TABLE|INDEX|UNIQUE INDEX|TRIGGER) |VIRTUAL TABLE ("[^"]*"|\w+) USING rtree *\()',
+    re.IGNORECASE,
+)
+"""How SQLite keeps the statements of a GeoPackage that run nothing when it is read; its indices of
+places are virtual tables of the kind rtree."""
+
+_COMPUTED = "SELECT t.name FROM sqlite_master AS t, pragma_table_xinfo(t.name) AS c WHERE c.hidden"
+_LISTS = (
+    "SELECT name FROM sqlite_master WHERE type = 'table' "
+    "AND (name LIKE 'gpkg%' OR name = 'layer_styles' COLLATE NOCASE)"
+)
+"""The tables that GDAL reads whatever the layer."""
 
 
 @dataclass(eq=False, repr=False)
@@ -49,46 +69,46 @@ class GeoAsRead(AsRead):
 def read_geopackage(path: Path, asked: Asked) -> pd.DataFrame:
     """A layer of a GeoPackage, a GeoDataFrame.
 
-    Raises InputError if it is none, it has several layers and none was named, or the layer is a
-    view, which may ask for any number of rows.
+    Raises InputError if it is none, it has several layers and none was named, or opening it would
+    run something that it holds.
     """
     _begins(path, b"SQLite format 3\0", "GeoPackage")
     pyogrio = needed("pyogrio", "geo")
     _check_nothing_runs(path)
     names = [str(name) for name, shape in pyogrio.list_layers(path) if shape is not None]
-    layer = one_layer(path, names, asked.layer, "layer")
-    with closing(_opened(path)) as file:
-        kinds = file.execute("SELECT type FROM sqlite_master WHERE name = ?", [layer]).fetchall()
-        quoted = layer.replace('"', '""')
-        hidden = [one[6] for one in file.execute(f'PRAGMA table_xinfo("{quoted}")')]
-    if kinds != [("table",)] or any(hidden):
-        raise InputError(
-            f"layer {layer!r} of {path.name} is a view or computes a column, which is not run "
-            "here: save it as a layer of its own"
-        )
-    return _read(path, layer, asked, "gpkg")
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """The database of a GeoPackage, to read."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    return _read(path, one_layer(path, names, asked.layer, "layer"), asked, "gpkg")
 
 
 def _check_nothing_runs(path: Path) -> None:
-    """Refuse a GeoPackage whose own lists are views: a view may never end.
+    """Refuse a GeoPackage that holds more than stored rows, before GDAL looks at it.
+
+    A view or a computed column may never end or fill the memory, and GDAL asks several tables
+    for their rows just to list the layers. Triggers run only where rows are changed.
 
     Raises InputError.
     """
     try:
-        with closing(_opened(path)) as file:
-            views = file.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_TEXT)
+            made = file.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+            runs = [name for name, sql in made if not _STORED.match(sql)]
+            if not runs:
+                runs = [name for (name,) in file.execute(_COMPUTED)]
+            if not runs:
+                for (name,) in file.execute(_LISTS).fetchall():
+                    quoted = name.replace('"', '""')
+                    for _ in file.execute(f'SELECT * FROM "{quoted}"'):  # each within the limit
+                        pass
     except sqlite3.Error:
-        raise InputError(f"{path.name} can't be read as a GeoPackage: save it again") from None
-    own = [name for (name,) in views if str(name).lower().startswith(("gpkg_", "sqlite_"))]
-    if own:
         raise InputError(
-            f"{path.name} has a view in the place of a list of its own ({own[0]!r}), which is not "
-            "run here: save it as a GeoPackage again"
+            f"{path.name} can't be read as a GeoPackage, or its own lists hold texts of more than "
+            f"{_LONGEST_TEXT >> 20} MiB: save the layer again, in a file of its own"
+        ) from None
+    if runs:
+        raise InputError(
+            f"{path.name} holds a view, a virtual table or a computed column "
+            f"({CONTROL.sub('?', str(runs[0])[:_SHOWN])!r}), which is not run here: save the layer "
+            "in a file of its own"
         )
 
 
