@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,13 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode's categories of signs that a terminal obeys, that turn the direction of text, that show
 nothing, or that no text holds."""
 
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
+"""Signs of other categories that show nothing: the rest of Unicode's property
+Default_Ignorable_Code_Point, and the empty pattern of braille."""
+
 
 def as_text(foreign: object) -> str:
     """Text for a Rich console that shows every sign of it and obeys none: no markup, no escape
@@ -38,7 +46,7 @@ def as_text(foreign: object) -> str:
     seen = (
         s if s == "\n" or unicodedata.category(s) not in _UNSEEN else "\ufffd" for s in str(foreign)
     )
-    return escape("".join(seen))
+    return escape(_BLANK.sub("\ufffd", "".join(seen)))
 
 
 @dataclass

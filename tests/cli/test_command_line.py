@@ -418,13 +418,16 @@ def test_no_sign_of_a_message_is_obeyed_by_a_terminal(inside, tmp_path):
     """Of a formula: an escape sequence, a mark that turns the direction, and what shows nothing."""
     table = small_table(40, seed=9)
     table.to_csv(tmp_path / "t.csv", index=False)
-    formula = "log(value) ~ \x1b[31mx\u202e\u200b\ufeff\u2028"
+    unseen = (
+        "\x1b\u202e\u200b\ufeff\u2028\u3164\u115f\u1160\uffa0\u17b4\u034f\ufe0f\u2800\U000e0101"
+    )
+    formula = f"log(value) ~ x{unseen}"
     result = inside(
         *("synthesise", "t.csv", "--formula", formula, "--coords", "east", "north", "--out", "o")
     )
     assert result.returncode == 2
     assert "cannot be read" in result.stderr
-    assert not set("\x1b\u202e\u200b\ufeff\u2028") & set(result.stderr + result.stdout)
+    assert not set(unseen) & set(result.stderr + result.stdout)
 
 
 def test_a_message_with_brackets_is_shown_as_it_is(inside, tmp_path):
