@@ -103,7 +103,9 @@ def parsed_job(path: Path) -> Mapping[str, Any]:
     except InputError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path.name} can't be read as TOML: {type(error).__name__}") from None
+        wrong = {UnicodeDecodeError: "its text is not UTF-8", ValueError: "a number is too long"}
+        why = wrong.get(type(error), type(error).__name__)
+        raise InputError(f"{path.name} can't be read as TOML: {why}") from None
 
 
 def _as(value: Any, hint: Any, key: str, path: Path) -> Any:

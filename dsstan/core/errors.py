@@ -118,12 +118,12 @@ def whole_number(value: object) -> int | None:
 
 MOST = {
     "chains": (1_000, "each is a run of the sampler of its own"),
-    "warmup": (100_000_000, "such a chain would run for days"),
-    "samples": (1_000_000, "all draws are held in memory"),
+    "warmup": (1_000_000, "such a chain would run for days"),
+    "chains times samples": (200_000, "all draws are held in memory, several times over"),
     "max_treedepth": (20, "a trajectory has 2 to this power steps"),
     "workers": (1_000, "each is a thread of this machine"),
     "cluster": (1_000, "each is a process of this machine"),
-    "neighbours": (1_000, "the work grows with their cube: take the exact covariance"),
+    "neighbours": (200, "the work grows with their cube: take the exact covariance"),
     "knots": (20_000, "all pairs of knots are held in memory"),
     "nodes": (1_000, "each node of phi is a decomposition of the table's covariance"),
 }

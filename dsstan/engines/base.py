@@ -38,6 +38,7 @@ class SamplerSettings:
     def __post_init__(self) -> None:
         for name in ("chains", "warmup", "samples", "max_treedepth"):
             object.__setattr__(self, name, check_count(name, getattr(self, name)))
+        check_count("chains times samples", self.chains * self.samples)
         if not 0 < self.adapt_delta < 1:
             raise InputError("adapt_delta must lie between 0 and 1")
         if self.metric not in ("unit_e", "diag_e", "dense_e"):

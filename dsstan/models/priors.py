@@ -10,10 +10,14 @@ import numpy as np
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
+from dsstan.core.spelling import spelled
 from dsstan.covariance.correlation import decay_bounds
 
 WIDE = 100.0
 """Default scale of a coefficient's prior, in sd(y) / sd(x_j)."""
+
+FARTHEST = 1e4
+"""By which factor a stated range of the decay may reach beyond the usual one."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,12 @@ class Priors:
         coef, _, _, _ = np.linalg.lstsq(X, y, rcond=None)
         residual_sd = float(np.sqrt(np.sum((y - X @ coef) ** 2) / (n - p)))
         wide = wide_scales(X, WIDE, centre=abs(float(np.mean(y))), sd=float(np.std(y)))
-        phi = self.phi_bounds or decay_bounds(d_max, cov_model)
         resolved = ResolvedPriors(
             beta_scale=coefficient_scales(self.beta_scale, wide),
             variance=self.variance,
             sigma=variance_pair(self.sigma, self.variance, residual_sd),
             tau=variance_pair(self.tau, self.variance, residual_sd),
-            phi_bounds=(float(phi[0]), float(phi[1])),
+            phi_bounds=decay_range(self.phi_bounds, d_max, cov_model),
             r_bounds=(float(self.r_bounds[0]), float(self.r_bounds[1])),
         )
         resolved.check()
@@ -125,6 +128,26 @@ def check_settings(settings: Mapping[str, Any], *ranges: str) -> None:
         low, high = settings[name]
         if not low < high:
             raise InputError(f"prior setting {name} must be (low, high) with low < high")
+
+
+def decay_range(
+    given: tuple[float, float] | None, d_max: float, cov_model: str
+) -> tuple[float, float]:
+    """Ends of the prior of the decay: as given, else the usual ones.
+
+    Raises InputError if an end is so far out that all correlations of the table's places are as
+    good as 1 or 0 there.
+    """
+    usual = decay_bounds(d_max, cov_model)
+    low, high = map(float, given or usual)
+    least, most = usual[0] / FARTHEST, usual[1] * FARTHEST
+    if low < high and low > 0.0 and high < np.inf and not least <= low < high <= most:
+        raise InputError(
+            f"{spelled('phi_bounds', (low, high), of='priors')} is beyond what the places of the "
+            f"table can tell apart: give ends between {least:.2g} and {most:.2g}, or leave it out "
+            f"for {usual[0]:.2g} to {usual[1]:.2g}"
+        )
+    return low, high
 
 
 def check_variance(kind: str) -> None:

@@ -16,14 +16,27 @@ from dsstan.core.errors import InputError, ReleaseError
 from dsstan.core.private_file import check_parent
 from dsstan.core.workspace import private_folder
 
+_LATER = "-" * 40
+"""As long as what names of temporary folders, and of files in a folder, add."""
+
+_SHOWN = 60
+
 
 def check_target(folder: str | os.PathLike[str]) -> Path:
     """The folder as an absolute path, if it can be made there.
 
-    Raises ReleaseError if it exists, its parent does not or can't be written to, or other users
-    could replace it while it is made.
+    Raises ReleaseError if its name is too long, it exists, its parent does not or can't be written
+    to, or other users could replace it while it is made.
     """
     target = Path(folder).expanduser().absolute()
+    try:
+        os.lstat(target.parent / f".{target.name}.partial{_LATER}" / _LATER)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise ReleaseError(
+                f"{str(target)[:_SHOWN]}... is too long a name for a folder that is made under a "
+                "longer one first: choose a shorter one"
+            ) from None
     if os.path.lexists(target):
         raise ReleaseError(f"{target} exists and is not overwritten; choose another folder")
     if not target.parent.is_dir():

@@ -295,13 +295,18 @@ def test_what_grows_with_the_table_is_timed_on_the_model_of_the_whole_one(monkey
         (("--engine", "stan"), 2, "engine"),
         (("--chains", "0"), 2, "chains"),
         (("--chains", "100000"), 2, "at most 1,000"),
+        (("--chains", "1000"), 2, "chains times samples must be at most 200,000"),
+        (("--warmup", "100000000"), 2, "would run for days"),
         (("--covariance", "vecchia", "--neighbours", "1000000000"), 2, "grows with their cube"),
         (("--seed", "-1"), 2, "seed"),
         (("--neighbour", "99"), 2, "neighbour"),
         (("--phi-bounds", "2", "1"), 2, "phi_bounds"),
+        (("--phi-bounds", "1e300", "1e308"), 2, "beyond what the places of the table can tell"),
         (("--copies", "4001"), 2, "as many posterior draws"),
         (("--protection", "cut", "--threshold", "1e-6", "--neighbour", "2"), 2, '"cut" leaves'),
         (("--out", "."), 4, "exists"),
+        (("--out", "o" * 240), 4, "is too long a name"),
+        (("--out", "o" * 5000), 4, "is too long a name"),
     ],
 )
 def test_what_a_run_refuses_a_dry_run_refuses_too(

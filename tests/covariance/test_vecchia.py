@@ -605,6 +605,12 @@ def test_memory_stays_far_below_a_matrix_of_all_pairs():
     assert float(peak) / 1024**2 < 1.5  # GiB; all pairs of 20,000 records take 3.0
 
 
+def test_neighbours_beyond_the_number_of_records_cost_nothing(small):
+    fit = ds.fit(small, covariance=Vecchia(200), seed=3, progress=False, chains=1, samples=20)
+    assert fit.covariance.statistics(fit).neighbours.earlier.shape[1] == small.n_records - 1
+    assert fit.covariance.latent(fit, centre_of(fit)).neighbours == small.n_records - 1
+
+
 # Bad input
 
 

@@ -121,6 +121,7 @@ def test_a_forced_bad_surface_is_refused_before_sampling(small):
     ("priors", "match"),
     [
         (ds.Priors(phi_bounds=(5.0, 1.0)), "low < high"),
+        (ds.Priors(phi_bounds=(1e-300, 1.0)), "give ends between"),
         (ds.Priors(r_bounds=(0.0, 1.0)), "positive"),
         (ds.Priors(sigma=-1.0), "positive"),
         (ds.Priors(sigma=(1.0, 2.0)), "one number"),

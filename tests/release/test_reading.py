@@ -424,7 +424,7 @@ BAD_JOBS = [
     (JOB + "copies = ", "not TOML: look at end of document"),
     (JOB + 'x = "\\ud800"', "not TOML|can't be read"),
     ("a = " + "[" * 9999, "not TOML|can't be read"),
-    ("a = 1" + "0" * 9999, "can't be read"),
+    ("a = 1" + "0" * 9999, "can't be read as TOML: a number is too long"),
     (JOB.replace('"in.csv"', '"~nobodyatall/in.csv"'), "begins with ~ and an unknown user"),
     ("#" * 1_000_001, "too large"),
 ]

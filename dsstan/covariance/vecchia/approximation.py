@@ -51,9 +51,13 @@ class Vecchia(Covariance):
     def __str__(self) -> str:
         return f"Vecchia's approximation, {self.neighbours} neighbours, {self.ordering} order"
 
+    def _at_most(self, model: SpatialModel) -> int:
+        """m, or all other records where there are fewer: the rest would be empty places."""
+        return min(self.neighbours, model.problem.n_records - 1)
+
     def statistics(self, model: SpatialModel) -> VecchiaStatistics:
         """The statistics of the likelihood surface, as sums over records."""
-        return VecchiaStatistics.of_model(model, self.neighbours, self.ordering)
+        return VecchiaStatistics.of_model(model, self._at_most(model), self.ordering)
 
     def latent(self, model: SpatialModel, centre: Parameters) -> Conditional:
         """The law of w given y, by conjugate gradients tuned at ``centre``.
@@ -61,7 +65,7 @@ class Vecchia(Covariance):
         In max-min order whatever that of the likelihood: the effect has no nugget, and its law in
         coordinate order is far from the exact one.
         """
-        return SparseLatentModel(model, centre, self.neighbours)
+        return SparseLatentModel(model, centre, self._at_most(model))
 
     def attack_terms(
         self,

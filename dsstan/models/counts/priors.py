@@ -10,12 +10,12 @@ import numpy as np
 from scipy.special import gammaln
 
 from dsstan.core.arrays import Floats
-from dsstan.covariance.correlation import decay_bounds
 from dsstan.models.counts.outcomes import Outcome
 from dsstan.models.priors import (
     check_settings,
     check_variance,
     coefficient_scales,
+    decay_range,
     variance_pair,
     wide_scales,
 )
@@ -81,7 +81,7 @@ class CountPriors:
             variance=self.variance,
             sigma=sigma,
             sigma_bounds=(float(bounds[0]), float(bounds[1])),
-            phi_bounds=self.phi_bounds or decay_bounds(d_max, cov_model),
+            phi_bounds=decay_range(self.phi_bounds, d_max, cov_model),
             size=(float(self.size[0]), float(self.size[1])) if outcome.dispersed else None,
         )
         resolved.check()
