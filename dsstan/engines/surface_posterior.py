@@ -51,6 +51,9 @@ class GivenSpatial:
     basis: Floats  # (points, P, P)
 
 
+AT_ONCE = 20_000
+"""Points that are interpolated at a time: each needs as many numbers as the surface has nodes."""
+
 MOST_BETWEEN = 50_000_000
 """Numbers held where statistics are interpolated in phi first; of more columns and points, in both
 at once."""
@@ -102,6 +105,9 @@ class SurfacePosterior:
 
     def statistics(self, points: Floats) -> Floats:
         """Scaled statistics at (log phi, log r), shape (points, 2) to (points, K)."""
+        if len(points) > AT_ONCE:
+            parts = np.array_split(points, -(-len(points) // AT_ONCE))
+            return np.concatenate([self.statistics(part) for part in parts])
         place = [
             np.zeros(len(points))
             if high <= low
