@@ -93,11 +93,17 @@ def changed(path, **keys):
     path.write_text(json.dumps({**json.loads(path.read_text()), **keys}))
 
 
+def linked(path):
+    path.unlink()
+    path.symlink_to("/etc/hostname")
+
+
 DAMAGE = {
     "no folder": (shutil.rmtree, "no folder"),
     "no copies": (lambda r: (r / "public" / "copy_002.csv").unlink(), "copy_002.csv"),
     "no metadata": (lambda r: (r / "public" / "metadata.json").unlink(), "metadata.json"),
     "no README": (lambda r: (r / "public" / "README.md").unlink(), "README.md"),
+    "a linked README": (lambda r: linked(r / "public" / "README.md"), "is a link"),
     "no risks": (lambda r: (r / "confidential" / "risks.csv").unlink(), "risks.csv"),
     "no flags": (lambda r: (r / "confidential" / "flags.csv").unlink(), "flags.csv"),
     "no JSON": (lambda r: (r / "confidential" / "summary.json").write_text("{"), "damaged"),

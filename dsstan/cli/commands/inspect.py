@@ -55,7 +55,10 @@ def inspect_release(folder: Path) -> dict[str, Any]:
     except ReleaseError as error:
         raise InputError(f"{folder} holds no whole release: {error}") from None
     place = folder / "public" if (folder / "public").is_dir() else folder
-    if not (place / "README.md").is_file():
+    manual = place / "README.md"
+    if manual.is_symlink():
+        raise InputError(f"{manual} is a link, which may lead anywhere: get the release again")
+    if not manual.is_file():
         raise InputError(f"{place} lacks README.md, which shows an analyst how to combine copies")
     secret = folder / "confidential"
     what = {"path": folder, "public": _public(public)}
