@@ -28,7 +28,7 @@ from dsstan.table.cells import unquote
 from dsstan.table.csv import check_rows, parsed_csv
 from dsstan.table.dialect import Dialect
 from dsstan.table.formats.kinds import format_of
-from dsstan.table.formats.sizes import RowsError
+from dsstan.table.formats.sizes import MOST_CELLS, RowsError
 from dsstan.table.formulas.formula import parse
 
 __all__ = ["PublicRelease", "needed_columns", "read_release", "read_table"]
@@ -184,6 +184,8 @@ def read_release(folder: Path | str) -> PublicRelease:
     if inner.is_dir():
         public = inner
     metadata = _metadata(public)
+    if metadata["copies"] * metadata["records"] * len(metadata["columns"]) > MOST_CELLS:
+        _no("metadata.json", "describes more than is read at once")
     copies = tuple(_copy(public, name, metadata) for name in metadata["files"])
     for name, copy in zip(metadata["files"], copies, strict=True):
         others = copy.drop(columns=list(synthetic_columns(metadata)))
@@ -239,7 +241,7 @@ def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
     columns, records, leading = (metadata[k] for k in ("columns", "records", "index_columns"))
     try:
         if format.is_text:
-            copy = _csv_copy(path, columns, leading, dialect_of(metadata))
+            copy = _csv_copy(path, metadata)
         else:
             copy = format.read(path, Asked(used=synthetic_columns(metadata), most_rows=records))
             copy.attrs = {}
@@ -267,10 +269,9 @@ def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
     return copy
 
 
-def _csv_copy(
-    path: Path, columns: Mapping[str, Any], leading: int, dialect: Dialect
-) -> pd.DataFrame:
+def _csv_copy(path: Path, metadata: Mapping[str, Any]) -> pd.DataFrame:
     """A copy in CSV, with the types that CSV can carry."""
+    columns, leading, dialect = metadata["columns"], metadata["index_columns"], dialect_of(metadata)
     types = {}
     for name, dtype in columns.items():
         if _PLAIN.fullmatch(dtype):
@@ -282,7 +283,7 @@ def _csv_copy(
         if len(header) != leading + len(columns):
             _no(path.name, "has other columns than metadata.json says")
 
-    check_rows(path, as_said, dialect)
+    check_rows(path, as_said, dialect, metadata["records"])
     table = parsed_csv(
         path,
         dialect,

@@ -16,6 +16,7 @@ import pandas as pd
 from dsstan.core.errors import InputError, ReleaseError, describe_rows
 from dsstan.table.as_read import AS_READ
 from dsstan.table.dialect import PLAIN, Dialect, Quotes, TextAsRead
+from dsstan.table.formats.sizes import check_most
 from dsstan.table.found_dialect import SEPARATORS, is_value, may_be_numbers, refuse_another_dialect
 from dsstan.table.text_file import opened_text, written_text
 
@@ -92,12 +93,15 @@ def parsed_csv(path: Path, dialect: Dialect, **options: Any) -> pd.DataFrame:
 
 
 def check_rows(
-    path: Path, names: Callable[[list[str]], None], dialect: Dialect = PLAIN
+    path: Path,
+    names: Callable[[list[str]], None],
+    dialect: Dialect = PLAIN,
+    most_rows: int | None = None,
 ) -> tuple[list[str], int]:
     """Names of the columns and the number of records, every row as long as the header.
 
     Raises InputError if a row has more or fewer cells than the header has names, a line is blank,
-    or there is no record.
+    or there is no record; RowsError, below it, as soon as there are more than ``most_rows``.
 
     Parameters
     ----------
@@ -107,6 +111,8 @@ def check_rows(
         Looks at the header and raises if it is wrong.
     dialect
         How the file is written.
+    most_rows
+        Rows that the file may have, where that is known.
     """
     with opened_text(path, dialect.codec) as stream:
         reader = csv.reader(stream, delimiter=dialect.sep)
@@ -120,6 +126,7 @@ def check_rows(
             if blank is not None:
                 raise InputError(f"{path.name} has a blank line, line {blank}: take it out")
             wrong.append(len(cells) != len(header))
+            check_most(path, len(wrong), most_rows)
     bad = np.array(wrong, dtype=bool)
     if bad.any():
         sign = SEPARATORS.get(dialect.sep, repr(dialect.sep))

@@ -84,6 +84,26 @@ def test_a_title_beside_the_table_a_formula_and_an_error_are_refused(homes, tmp_
         assert "Smith" not in found
 
 
+def test_empty_cells_far_beside_a_sheet_are_not_counted_for_long(homes, tmp_path, monkeypatch):
+    book = sheet_of(None, rows_of(homes))
+    for row in range(2, 32):
+        book.active.cell(row, 400).number_format = "0.00"
+    book.save(tmp_path / "a.xlsx")
+    assert len(read_table(tmp_path / "a.xlsx")) == 30
+    monkeypatch.setattr("dsstan.table.formats.excel._MOST_BESIDE", 10_000)
+    assert "delete the columns to the right of the table" in refusal(tmp_path / "a.xlsx")
+
+
+def test_features_that_share_no_property_make_no_vast_table(tmp_path):
+    place = {"type": "Point", "coordinates": [1, 2]}
+    features = [
+        {"type": "Feature", "properties": {f"p{i}": 1}, "geometry": place} for i in range(5000)
+    ]
+    path = tmp_path / "a.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    assert "export it with the same properties for all features" in refusal(path)
+
+
 def test_several_sheets_ask_for_one_and_the_one_named_is_read(homes, tmp_path):
     book = sheet_of(None, rows_of(homes))
     book.create_sheet("read me").append(["made by us"])

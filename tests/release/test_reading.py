@@ -260,6 +260,22 @@ def test_the_rows_of_a_parquet_copy_are_counted_before_it_is_read(releases, tmp_
         read_release(public)
 
 
+def test_rows_of_a_csv_copy_are_counted_no_further_than_the_metadata_say(public):
+    path = public / "copy_001.csv"
+    head, first, *rest = path.read_text().splitlines()
+    unread = ["", first]  # else the blank line would be what is wrong
+    path.write_text("\n".join([head, first, *rest, *[first] * 1000, *unread]) + "\n")
+    with pytest.raises(ReleaseError, match="another number of records"):
+        read_release(public)
+
+
+def test_a_release_that_says_it_is_vast_is_not_read(public, monkeypatch):
+    monkeypatch.setattr("dsstan.release.reading._copy", pytest.fail)
+    change(public, records=2**30)
+    with pytest.raises(ReleaseError, match="describes more than is read at once"):
+        read_release(public)
+
+
 def test_copies_that_differ_in_what_is_not_synthetic_are_refused(public):
     path = public / "copy_002.csv"
     path.write_text(path.read_text().replace("plain", "other", 1))

@@ -27,6 +27,9 @@ __all__ = ["read_excel", "write_excel"]
 MOST_ROWS, MOST_COLUMNS = 2**20, 2**14
 """Of a sheet, the header counted."""
 
+_MOST_BESIDE = 2**24
+"""Empty cells to the right of all rows together: one cell at the end of a row makes 16,383."""
+
 _FORMULA, _ERROR, _TEXT, _NUMBER = "f", "e", "s", "n"
 """Kinds of cells, as a workbook calls them."""
 
@@ -111,9 +114,15 @@ def _rows(path: Path, sheet: Any, asked: Asked) -> tuple[list[str], list[Sequenc
             "rows above the names, and split merged cells"
         ) from None
     rows: list[Sequence[Any]] = []
-    ended = False
+    ended, beside = False, 0
     most = MOST_ROWS if asked.most_rows is None else asked.most_rows + 1
     for line in itertools.islice(lines, most):
+        beside += len(line[len(header) :])
+        if beside > _MOST_BESIDE:
+            raise InputError(
+                f"{path.name} has empty cells far beside its columns, row after row: delete the "
+                "columns to the right of the table, or save the sheet as CSV"
+            )
         if any(cell.value is not None for cell in line[len(header) :]):
             raise InputError(
                 f"{path.name} has a cell beside its columns, in row {len(rows) + 2} of the sheet: "

@@ -23,6 +23,9 @@ GEOMETRY = "geometry"
 _DEGREES = "OGC:CRS84"
 """What coordinates are in a file that names no system (RFC 7946, section 4)."""
 
+_MOST_EMPTY = 2**24
+"""Cells that a table may have for properties that its features lack: a small file has many."""
+
 
 @dataclass(eq=False, repr=False)
 class JsonAsRead(AsRead):
@@ -59,14 +62,20 @@ def read_geojson(path: Path, asked: Asked) -> pd.DataFrame:
         raise InputError(
             f"{path.name} is no GeoJSON FeatureCollection of at least one feature: export it as one"
         )
-    names = list(dict.fromkeys(key for one in features for key in one.get("properties") or {}))
+    properties = [one.get("properties") or {} for one in features]
+    names = list(dict.fromkeys(key for one in properties for key in one))
     if GEOMETRY in names:
         raise InputError(
             f"{path.name} has a property named {GEOMETRY!r}, which is what its places are called: "
             "rename it"
         )
     check_size(path, len(features), len(names), asked)
-    cells = {n: [(one.get("properties") or {}).get(n) for one in features] for n in names}
+    if len(features) * len(names) - sum(map(len, properties)) > _MOST_EMPTY:
+        raise InputError(
+            f"{path.name} has {len(features)} features and {len(names)} names of properties, of "
+            "which each feature has few: export it with the same properties for all features"
+        )
+    cells = {n: [one.get(n) for one in properties] for n in names}
     columns = {name: _column(path, name, values, asked) for name, values in cells.items()}
     try:
         places = [

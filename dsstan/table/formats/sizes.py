@@ -8,7 +8,7 @@ from pathlib import Path
 from dsstan.core.errors import InputError
 from dsstan.table.as_read import Asked
 
-__all__ = ["RowsError", "check_size", "check_unpacked"]
+__all__ = ["RowsError", "check_most", "check_size", "check_unpacked"]
 
 MOST_CELLS = 2**31
 """Cells of a table that is read whole; as 64-bit numbers they are 16 GiB."""
@@ -21,13 +21,18 @@ class RowsError(InputError):
     """Raised when a file has more rows than it may have."""
 
 
+def check_most(path: Path, rows: int, most_rows: int | None) -> None:
+    """Refuse more rows than a file may have, with RowsError; None is any number."""
+    if most_rows is not None and rows > most_rows:
+        raise RowsError(f"{path.name} has more rows than {most_rows}")
+
+
 def check_size(path: Path, rows: int, columns: int, asked: Asked) -> None:
     """Refuse a file that says it holds more than may be read.
 
     Raises InputError if it has too many cells; RowsError, below it, if more rows than were asked.
     """
-    if asked.most_rows is not None and rows > asked.most_rows:
-        raise RowsError(f"{path.name} has more rows than {asked.most_rows}")
+    check_most(path, rows, asked.most_rows)
     if rows * columns > MOST_CELLS:
         raise InputError(
             f"{path.name} says that it holds {rows} rows of {columns} columns, more than is read "
