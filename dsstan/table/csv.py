@@ -6,9 +6,9 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,9 @@ from dsstan.table.text_file import opened_text, written_text
 _TRUTH = {"True": True, "False": False}
 _SAMPLE = 1000
 """Lines in which quotes are looked at."""
+
+_LONGEST_LINE = 2**24
+"""Letters of a line that is read."""
 
 
 def read_csv(
@@ -115,7 +118,7 @@ def check_rows(
         Rows that the file may have, where that is known.
     """
     with opened_text(path, dialect.codec) as stream:
-        reader = csv.reader(stream, delimiter=dialect.sep)
+        reader = csv.reader(_lines(stream, path), delimiter=dialect.sep)
         header = next(reader, [])
         names(header)
         wrong, blank = [], None
@@ -138,6 +141,17 @@ def check_rows(
     if not wrong:
         raise InputError(f"{path.name} has no record below its header")
     return header, len(wrong)
+
+
+def _lines(stream: TextIO, path: Path) -> Iterator[str]:
+    """The lines of a file; a packed one of any length may lie in a small file."""
+    while line := stream.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise InputError(
+                f"{path.name} has a line of more than {_LONGEST_LINE >> 20} million letters: look "
+                "for a quote that is not closed, or for line ends that are lost"
+            )
+        yield line
 
 
 def check_header(header: list[str], path: Path) -> None:

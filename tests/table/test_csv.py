@@ -305,3 +305,11 @@ def test_a_dialect_can_be_asked_for_and_is_of_csv_alone(german, tmp_path):
     np.testing.assert_allclose(copy["east"], release.table(0)["east"], rtol=1e-15)
     with pytest.raises(InputError, match="dialect is of CSV"):
         release.write(tmp_path / "p", format="parquet", dialect=Dialect(sep="\t"))
+
+
+def test_a_line_that_does_not_end_is_not_read_to_its_end(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([HEAD, *ROWS, "1" * 2000]))
+    monkeypatch.setattr("dsstan.table.csv._LONGEST_LINE", 1000)
+    with pytest.raises(InputError, match="has a line of more than"):
+        read_table(path)
