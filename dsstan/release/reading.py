@@ -28,8 +28,8 @@ from dsstan.table.cells import unquote
 from dsstan.table.csv import check_rows, parsed_csv
 from dsstan.table.dialect import Dialect
 from dsstan.table.formats.kinds import format_of
-from dsstan.table.formats.sizes import MOST_CELLS, RowsError
 from dsstan.table.formulas.formula import parse
+from dsstan.table.sizes import MOST_CELLS, RowsError
 
 __all__ = ["PublicRelease", "needed_columns", "read_release", "read_table"]
 

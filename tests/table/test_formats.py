@@ -22,7 +22,7 @@ from dsstan.table.formats import labelled
 from dsstan.table.formats.excel import write_excel
 from dsstan.table.formats.kinds import FORMATS, format_named, format_of, stem_of
 from dsstan.table.formats.round_trip import differing_rows
-from dsstan.table.formats.sizes import RowsError
+from dsstan.table.sizes import RowsError
 
 geopandas = pytest.importorskip("geopandas")
 openpyxl = pytest.importorskip("openpyxl")
@@ -405,7 +405,7 @@ def test_rows_are_counted_before_a_file_is_read(tmp_path):
 
 
 def test_a_workbook_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dsstan.table.formats.sizes.MOST_UNPACKED", 10_000)
+    monkeypatch.setattr("dsstan.table.sizes.MOST_UNPACKED", 10_000)
     with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("xl/workbook.xml", "0" * 20_000)
     with pytest.raises(InputError, match="unpacks to"):

@@ -20,7 +20,7 @@ from dsstan.table.as_read import AS_READ, Asked, AsRead
 from dsstan.table.columns import plain_index
 from dsstan.table.csv import check_header
 from dsstan.table.formats.layers import one_layer
-from dsstan.table.formats.sizes import check_size, check_unpacked
+from dsstan.table.sizes import check_size, check_unpacked
 
 __all__ = ["read_excel", "write_excel"]
 

@@ -20,7 +20,7 @@ from dsstan.table.columns import arrow_to_pandas
 from dsstan.table.coordinates import geometry_name
 from dsstan.table.formats.arrow import typed_as
 from dsstan.table.formats.layers import one_layer
-from dsstan.table.formats.sizes import check_size
+from dsstan.table.sizes import check_size
 
 __all__ = ["GeoAsRead", "read_geopackage", "read_shapefile", "write_geopackage", "write_shapefile"]
 

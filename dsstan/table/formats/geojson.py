@@ -15,7 +15,7 @@ from dsstan.core.errors import InputError, ReleaseError, describe_rows
 from dsstan.core.optional import needed
 from dsstan.core.spelling import spelled
 from dsstan.table.as_read import AS_READ, Asked, AsRead
-from dsstan.table.formats.sizes import check_size
+from dsstan.table.sizes import check_size
 
 __all__ = ["read_geojson", "write_geojson"]
 

@@ -17,8 +17,8 @@ from dsstan.core.optional import needed
 from dsstan.core.spelling import spelled
 from dsstan.table.as_read import AS_READ, Asked, AsRead
 from dsstan.table.columns import plain_index
-from dsstan.table.formats.sizes import check_size
 from dsstan.table.formats.stata import StataColumn, stata_column, write_dta
+from dsstan.table.sizes import check_size
 
 __all__ = ["LabelledAsRead", "read_labelled", "write_sas", "write_spss", "write_stata"]
 
