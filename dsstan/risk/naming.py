@@ -193,7 +193,7 @@ def own_steps(problem: Problem) -> Floats:
     steps are those of the values and of their differences from the most frequent value, then
     from the most frequent of those that this one has no coarser step with. Prices of whole
     25,000 euros in dollars are in steps of 25,000 times the rate
-    (:mod:`dsstan.table.converted_step`).
+    (``dsstan.table.converted_step``).
     """
     dtype = problem.table[problem.response].dtype
     values = problem.original()
