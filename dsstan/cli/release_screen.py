@@ -257,8 +257,8 @@ def _floor_line(found: Assessment) -> str:
     former = None if found.after is None else found.after.former
     if found.verdict == "not judged" and former is not None and former.alike:
         return (
-            "What both tell of the same records is not known. If they are the same: half the "
-            "copies, or a stricter floor"
+            "If they are the same records, what all of these releases tell together is not known: "
+            "publish one of them and no other"
         )
     if found.after is not None and found.asked is None:
         return 'To have it judged: floor = "10%" in the job file (--floor 10%)'

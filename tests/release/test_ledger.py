@@ -627,11 +627,14 @@ ENTRY = {
     **{"transform": "log", "responses": "1b", "places": "2c", "floor": "10%", "judged": True},
     "counted": ["3d"],
     "published": [{"to": "out", "at": "2020-01-01", "by": "me", "complete": True}],
+    "collected": {"size": "4e"},
 }
 
 
 def test_an_entry_comes_back_from_json():
     assert json.loads(json.dumps(asdict(read_entry(ENTRY)))) == ENTRY
+    older = {key: value for key, value in ENTRY.items() if key != "collected"}
+    assert read_entry(older) == replace(read_entry(ENTRY), collected={})
 
 
 @pytest.mark.parametrize(
@@ -641,6 +644,7 @@ def test_an_entry_comes_back_from_json():
         *[("release", "../victim"), ("responses", None), ("transform", "cube"), ("floor", 3)],
         *[("published", [{}]), ("published", 3), ("counted", [3]), ("more", 1)],
         ("published", [{"to": "a", "at": None, "by": "b", "complete": True}]),
+        *[("collected", {"size": 3}), ("collected", {"size": "no"}), ("collected", 3)],
     ],
 )
 def test_an_entry_of_other_kinds_is_refused(tmp_path, key, value):
@@ -649,3 +653,28 @@ def test_an_entry_of_other_kinds_is_refused(tmp_path, key, value):
     (book.folder / ENTRIES).write_text(json.dumps(content))
     with pytest.raises(InputError, match="can't be read: restore it"):
         book.entries()
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("true_first", [False, True])
+def test_true_values_beside_copies_of_them_are_named_whatever_they_are_called(
+    table, tmp_path, true_first, renamed
+):
+    """One release has copies of value, another copies of worth given value as it is."""
+    table = table.assign(worth=np.exp(np.random.default_rng(5).normal(size=len(table))))
+    protecting = copies_of(fit_of(table[["east", "north", "x", "value"]]))
+    name = "price" if renamed else "value"
+    other = table.rename(columns={"value": name})
+    showing = copies_of(fit_of(other, f"log(worth) ~ log({name})"))
+    first, second = (showing, protecting) if true_first else (protecting, showing)
+    entered(first, tmp_path)
+    folder, _ = written(second, tmp_path / "two")
+    said = (
+        "an earlier release published the true values of value"
+        if true_first
+        else f"it publishes the true values of {name}, of which an earlier release has copies"
+    )
+    with pytest.raises(DisclosureError, match=said):
+        publish(folder, to=tmp_path / "out")
+    done = publish(folder, to=tmp_path / "out", reason=REASON)
+    assert any(said in one for one in done.against)

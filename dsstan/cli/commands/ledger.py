@@ -12,7 +12,7 @@ from dsstan.release.publication.ledger import Entry, ledger_folder, open_ledger
 from dsstan.release.publication.ledger_report import TableInLedger, tables_in
 from dsstan.risk.intruder.planned import MOST_COPIES
 
-SECRET = ("responses", "places")
+SECRET = ("responses", "places", "collected")
 """Of an entry, what is of no use to a reader."""
 
 

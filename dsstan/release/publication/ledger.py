@@ -100,6 +100,8 @@ class Entry:
         Former releases that its verdict counts, by name.
     published
         Each publication: ``to``, ``at``, ``by``, ``complete``.
+    collected
+        Fingerprints of the columns of numbers that go out as they were collected, by name.
     """
 
     release: str
@@ -114,6 +116,7 @@ class Entry:
     judged: bool
     counted: tuple[str, ...] = ()
     published: tuple[Mapping[str, Any], ...] = field(default=())
+    collected: Mapping[str, str] = field(default_factory=dict)
 
     def same_table(self, other: Entry) -> bool:
         """Whether two entries are of one column of one table."""
@@ -392,17 +395,18 @@ def read_entry(content: Mapping[str, Any]) -> Entry:
     Raises KeyError, TypeError or ValueError if it is none.
     """
     lists = {name: tuple(content[name]) for name in ("counted", "published")}
-    entry = Entry(**{**content, **lists})
+    entry = Entry(**{**content, **lists, "collected": dict(content.get("collected", {}))})
     texts = [entry.column, entry.table, entry.transform, *entry.counted]
     texts += [one[key] for one in entry.published for key in ("to", "at", "by")]
     texts += [] if entry.floor is None else [entry.floor]
+    texts += [text for pair in entry.collected.items() for text in pair]
     truths = [entry.judged, *(one["complete"] for one in entry.published)]
     kinds = ((str, texts), (bool, truths), (int, [entry.records, entry.copies]))
     if not all(type(one) is kind for kind, those in kinds for one in those):
         raise TypeError
     if min(entry.records, entry.copies) < 1:
         raise ValueError
-    for name in (entry.release, entry.responses, entry.places):
+    for name in (entry.release, entry.responses, entry.places, *entry.collected.values()):
         bytes.fromhex(name)  # one of them names a file
     ResponseTransform(entry.transform).forward(np.ones(1))  # KeyError if there is none
     return entry

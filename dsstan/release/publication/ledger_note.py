@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dsstan.copies.published import as_collected
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.release.publication.ledger import (
     PLACE,
@@ -32,7 +33,7 @@ from dsstan.release.publication.ledger import (
     same_release,
     sd_left,
 )
-from dsstan.release.publication.record_order import RecordOrder, record_order
+from dsstan.release.publication.record_order import RecordOrder, fingerprint_of, record_order
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.assessment_result import narrowest
 from dsstan.risk.naming import least_sd_unnamed
@@ -90,6 +91,14 @@ def note_for_ledger(
         warnings.warn(f"{error}. The release is written without it", DsstanWarning, stacklevel=4)
         return (None,) * len(release.steps)
     entries = []
+    table = release.problem.table
+    collected = {
+        name: fingerprint_of(
+            np.asarray(table[name].astype("Float64").to_numpy(float, na_value=np.nan)), key
+        )
+        for name in as_collected(release)
+        if name in table and pd.api.types.is_numeric_dtype(table[name].dtype)
+    }
     for step in release.steps:
         problem, order = step.problem, record_order(step.problem)
         responses, places = order.fingerprints(key)
@@ -114,6 +123,7 @@ def note_for_ledger(
             floor=None if risks.asked is None else str(risks.asked),
             judged=risks.after is not None,
             counted=former,
+            collected=collected,
         )
         entries.append(entry)
         if risks.after is not None:
@@ -234,6 +244,25 @@ def not_counted(note: LedgerNote, ledger: Ledger) -> list[str]:
         "out since: if the records are the same people's, what those copies tell is not counted "
         "here"
     ]
+
+
+def laid_bare(note: LedgerNote, ledger: Ledger) -> list[str]:
+    """Columns of which true values and copies go out, in one release or in two, in words.
+
+    They are known by their values, whatever they are called.
+    """
+    found = []
+    for entry in note.entries:
+        others = [one for one in ledger.entries() if one.release != entry.release]
+        protected = {one.responses for one in others}
+        found += [
+            f"it publishes the true values of {name}, of which an earlier release has copies"
+            for name, values in entry.collected.items()
+            if values in protected
+        ]
+        if any(entry.responses in one.collected.values() for one in others):
+            found.append(f"an earlier release published the true values of {entry.column}")
+    return list(dict.fromkeys(found))
 
 
 def _others(entry: Entry, ledger: Ledger) -> list[Entry]:

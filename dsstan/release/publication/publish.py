@@ -25,6 +25,7 @@ from dsstan.core.private_file import write_private
 from dsstan.release.publication.ledger_note import (
     entered,
     is_noted,
+    laid_bare,
     ledger_of,
     not_counted,
     published_since,
@@ -141,6 +142,7 @@ def publish(
             else:
                 against += published_since(note, book)
                 against += not_counted(note, book)
+                against += laid_bare(note, book)
             if against and reason is None:
                 raise DisclosureError(
                     f"{source} is not published: {' and '.join(against)}. Make it again with "

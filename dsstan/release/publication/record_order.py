@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.table.problem import Problem
 
-__all__ = ["RecordOrder", "largest_of_each", "record_order"]
+__all__ = ["RecordOrder", "fingerprint_of", "largest_of_each", "record_order"]
 
 
 NAME_DIGITS = 16
@@ -86,6 +86,15 @@ def record_order(problem: Problem) -> RecordOrder:
     new_value = ~((after == before) | (np.isnan(after) & np.isnan(before)))
     new_place = new_value | (places[1:] != places[:-1]).any(axis=1)
     return RecordOrder(rows, _runs(new_value), _runs(new_place), values, places)
+
+
+def fingerprint_of(values: Floats, key: bytes) -> str:
+    """What :meth:`RecordOrder.fingerprints` gives for the values of a response, shape (N,).
+
+    It tells that a column is one of which copies went out.
+    """
+    ordered = np.sort(_rounded(values, VALUE_DIGITS)).astype("<f8").tobytes()
+    return hmac.new(key, b"dsstan ledger 1, responses" + ordered, hashlib.sha256).hexdigest()
 
 
 def largest_of_each(numbers: Floats, groups: NDArray[np.int64]) -> Floats:
