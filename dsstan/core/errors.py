@@ -118,7 +118,7 @@ def whole_number(value: object) -> int | None:
 
 MOST = {
     "chains": (1_000, "each is a run of the sampler of its own"),
-    "warmup": (50_000_000, "such a chain would run for days"),
+    "warmup": (100_000_000, "such a chain would run for days"),
     "chains times samples": (100_000, "all draws are held in memory, several times over"),
     "max_treedepth": (20, "a trajectory has 2 to this power steps"),
     "workers": (1_000, "each is a thread of this machine"),

@@ -296,7 +296,7 @@ def test_what_grows_with_the_table_is_timed_on_the_model_of_the_whole_one(monkey
         (("--chains", "0"), 2, "chains"),
         (("--chains", "100000"), 2, "at most 1,000"),
         (("--chains", "1000"), 2, "chains times samples must be at most 100,000"),
-        (("--warmup", "100000000"), 2, "would run for days"),
+        (("--warmup", "200000000"), 2, "would run for days"),
         (("--covariance", "vecchia", "--neighbours", "1000000000"), 2, "grows with their cube"),
         (("--seed", "-1"), 2, "seed"),
         (("--neighbour", "99"), 2, "neighbour"),
