@@ -143,7 +143,7 @@ import datetime
 year = str(datetime.date.today().year)
 book = open_ledger(place / "ledger", make=True)
 with book.locked():
-    book.enter(Entry(year, "value", "homes", 3, 2, "log", "r", "p", None, False), None)
+    book.enter(Entry(year, "value", "homes", 3, 2, "log", "0a", "0b", None, False), None)
 print(year, [entry.release for entry in book.entries()])
 """
 
