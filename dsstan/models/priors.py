@@ -141,7 +141,7 @@ def decay_range(
     usual = decay_bounds(d_max, cov_model)
     low, high = map(float, given or usual)
     least, most = usual[0] / FARTHEST, usual[1] * FARTHEST
-    if low < high and low > 0.0 and high < np.inf and not least <= low < high <= most:
+    if 0.0 < low < high < np.inf and not (least <= low and high <= most):
         raise InputError(
             f"{spelled('phi_bounds', (low, high), of='priors')} is beyond what the places of the "
             f"table can tell apart: give ends between {least:.2g} and {most:.2g}, or leave it out "

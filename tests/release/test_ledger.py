@@ -19,16 +19,18 @@ import dsstan as ds
 from conftest import small_table
 from dsstan.core.errors import DisclosureError, DsstanWarning, InputError
 from dsstan.release.publication.ledger import (
-    COLUMNS,
     ENTRIES,
-    GROUPS,
-    PLACE,
     VARIABLE,
     Ledger,
     ledger_folder,
     open_ledger,
     published_before,
     read_entry,
+)
+from dsstan.release.publication.ledger_information import (
+    COLUMNS,
+    GROUPS,
+    PLACE,
     read_information,
     sd_left,
 )
@@ -595,6 +597,17 @@ def test_a_ledger_without_its_list_is_no_empty_one(tmp_path):
         InputError, match=r"lacks releases\.json, so that what was published is not"
     ):
         book.entries()
+
+
+def test_a_ledger_that_lost_its_key_is_not_begun_anew(tmp_path):
+    book = open_ledger(tmp_path / "ledger", make=True)
+    content = json.dumps({"releases": [ENTRY]})
+    (book.folder / ENTRIES).write_text(content)
+    (book.folder / "key").unlink()
+    for make in (False, True):
+        with pytest.raises(InputError, match="lacks its key"):
+            open_ledger(book.folder, make=make)
+    assert (book.folder / ENTRIES).read_text() == content
 
 
 @pytest.mark.parametrize("part", [".", "key", ENTRIES])

@@ -68,7 +68,7 @@ def test_the_numbers_of_records_run_into_the_map_and_never_out_of_it():
 
 
 def test_flagged_records_are_drawn_last_and_larger_and_a_place_tells_of_all_its_records():
-    """Of seven records at three places, one is flagged; the nearest to the truth is told first."""
+    """Seven records at three places, one flagged; the most narrowly placed comes first."""
     records = pd.DataFrame(
         {
             "row": range(7),

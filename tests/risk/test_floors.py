@@ -161,5 +161,5 @@ def test_a_percentage_that_was_typed_as_a_number_is_refused_with_what_to_type():
 )
 def test_what_a_floor_means_is_told_in_the_columns_own_units(floor, name, within):
     prices = np.array([100_000.0, 200_000.0, 300_000.0])
-    told = Floor.parse(floor).meaning(prices, ResponseTransform(name), "price")
-    assert told.endswith(f"nobody may be placed within +/-{within} at 95%")
+    meaning = Floor.parse(floor).meaning(prices, ResponseTransform(name), "price")
+    assert meaning.endswith(f"nobody may be placed within +/-{within} at 95%")

@@ -15,7 +15,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,13 @@ from dsstan.core.private_file import (
     keep_private,
     lasting_folder,
 )
+from dsstan.release.publication.ledger_information import (
+    information_bytes,
+    read_information,
+    read_places,
+)
 from dsstan.release.publication.record_order import largest_of_each, record_order
 from dsstan.risk.intruder.former import Former
-from dsstan.risk.intruder.planned import sd_with
 from dsstan.table.formulas.formula import ResponseTransform
 from dsstan.table.problem import UNNAMED, Problem
 
@@ -50,11 +53,7 @@ __all__ = [
     "open_ledger",
     "published_before",
     "read_entry",
-    "read_information",
-    "read_places",
     "same_release",
-    "sd_left",
-    "information_bytes",
 ]
 
 
@@ -66,13 +65,6 @@ ENTRIES = "releases.json"
 _KEY, _LOCK = "key", "lock"
 _KEY_BYTES = 32
 _LARGEST = 100_000_000
-
-GROUPS = ("same_value", "same_place")
-COLUMNS = ("alone", "fixed", "known", "margin", "least", "next_copy", "next_release", *GROUPS)
-"""Columns of the file of a release; see :func:`read_information`."""
-
-PLACE = "place"
-"""Another column: a number for the place of each record. Earlier versions had none."""
 
 SHARED = 0.1
 """Share of the places that two tables have in common, from which on they may be one table."""
@@ -192,7 +184,8 @@ class Ledger:
             raise InputError(f"the ledger's {path} can't be read: restore it") from None
 
     def information(self, entry: Entry) -> pd.DataFrame:
-        """What a release reveals of every record; see :func:`read_information`.
+        """What a release reveals of every record; see
+        :func:`dsstan.release.publication.ledger_information.read_information`.
 
         Raises
         ------
@@ -209,7 +202,7 @@ class Ledger:
         """Add an entry, or replace that of the same release; the caller holds the lock.
 
         ``information`` is what was noted of every record: of a release that was not judged the
-        numbers of its places (``PLACE``) alone.
+        numbers of its places (``ledger_information.PLACE``) alone.
         """
         if information is not None:
             keep_private(self.folder / _file(entry), information_bytes(information))
@@ -258,6 +251,11 @@ def open_ledger(
             check_own_file(part)
     if (ledger.folder / _KEY).exists():
         return ledger
+    if (ledger.folder / ENTRIES).exists() and ledger.entries():
+        raise InputError(
+            f"the ledger {ledger.folder} lacks its {_KEY}, without which no table in it is "
+            "recognised: restore it"
+        )
     if not make:
         return None
     lasting_folder(ledger.folder)
@@ -282,8 +280,8 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
     responses, places = order.fingerprints(ledger.key)
     mine = None if values is None else order.name_of(values, ledger.key)
     found = [one for one in ledger.entries() if one.responses == responses and one.release != mine]
-    own = problem.response, problem.name, problem.n_records, responses
-    others = alike(ledger, *own, order.place_numbers)
+    own = problem.response, problem.name, problem.n_records, responses, order.place_numbers
+    others = alike(ledger, *own)
     truth = problem.original()[order.rows]
 
     def factor(name: str) -> Floats | float:
@@ -410,82 +408,6 @@ def read_entry(content: Mapping[str, Any]) -> Entry:
         bytes.fromhex(name)  # one of them names a file
     ResponseTransform(entry.transform).forward(np.ones(1))  # KeyError if there is none
     return entry
-
-
-def read_information(path: Path, records: int) -> pd.DataFrame:
-    """What a release reveals of every record, in the ledger's order.
-
-    Columns, each of N rows: ``alone``, the precision without any release; ``fixed`` and ``known``,
-    what the release adds for an intruder who can't use the variances or knows them, without margin;
-    ``margin``, the factor on an sd by ``known`` that makes it a lower bound, see :func:`sd_left`;
-    ``least``, the least sd that the floor and the limit on naming want, NaN without a floor;
-    ``next_copy`` and ``next_release``, what one more copy and as many more as the release has are
-    planned to add;
-    ``same_value``, ``same_place`` and ``place`` (``PLACE``), as in
-    :class:`dsstan.release.publication.record_order.RecordOrder`. Modelled scale.
-
-    Raises
-    ------
-    InputError
-        If it can't be read.
-    """
-    try:
-        with open(path, "rb") as stream:
-            found = pd.read_parquet(stream)
-    except Exception as error:  # of many kinds
-        raise InputError(f"{path} can't be read ({type(error).__name__}): restore it") from None
-    columns = [name for name in found.columns if name != PLACE]
-    if columns != list(COLUMNS) or len(found) != records or not _sound(found):
-        raise InputError(f"{path} is not what a release reveals of {records} records: restore it")
-    return found
-
-
-def _sound(information: pd.DataFrame) -> bool:
-    """Whether what a release reveals is numbers that can be: with one that is none, as with one
-    below zero, every comparison with a floor would come out well."""
-    numbers = information[[name for name in COLUMNS if name not in GROUPS]]
-    groups = information[list(GROUPS)]
-    kinds = {kind.kind for kind in numbers.dtypes}, {kind.kind for kind in groups.dtypes}
-    if not (kinds[0] <= {"f"} and kinds[1] <= {"i", "u"}):
-        return False
-    there = numbers.notna() | (numbers.columns == "least")
-    within = groups.to_numpy() >= 0, groups.to_numpy() < len(information)
-    return bool(there.all(axis=None) and not (numbers < 0).any(axis=None)) and all(
-        one.all() for one in within
-    )
-
-
-def read_places(path: Path, records: int) -> NDArray[np.uint64] | None:
-    """A number for the place of each record, shape (N,); None where they were not noted."""
-    try:
-        with open(path, "rb") as stream:
-            found = pd.read_parquet(stream, columns=[PLACE])[PLACE].to_numpy(np.uint64)
-    except Exception:  # of many kinds: an earlier version, or none
-        return None
-    return found if found.size == records else None
-
-
-def sd_left(information: pd.DataFrame, gain: Floats) -> Floats:
-    """sd that releases leave of every record, shape (N,), as the last of them judged it.
-
-    Precisions are added first, then the margin is taken once.
-
-    Parameters
-    ----------
-    information
-        What the last release reveals; see :func:`read_information`.
-    gain
-        Precision that all add together, shape (N,).
-    """
-    alone, margin = information["alone"].to_numpy(), information["margin"].to_numpy()
-    return sd_with(alone, gain, margin)
-
-
-def information_bytes(information: pd.DataFrame) -> bytes:
-    """The content of the Parquet file."""
-    stream = BytesIO()
-    information.to_parquet(stream, index=False)
-    return stream.getvalue()
 
 
 def _file(entry: Entry) -> str:

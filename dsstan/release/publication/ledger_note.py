@@ -18,19 +18,22 @@ from numpy.typing import NDArray
 from dsstan.copies.published import as_collected
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.release.publication.ledger import (
-    PLACE,
     VARIABLE,
     Entry,
     Ledger,
     add_up,
     alike,
-    information_bytes,
     ledger_folder,
     open_ledger,
     read_entry,
+    same_release,
+)
+from dsstan.release.publication.ledger_information import (
+    GROUPS,
+    PLACE,
+    information_bytes,
     read_information,
     read_places,
-    same_release,
     sd_left,
 )
 from dsstan.release.publication.record_order import RecordOrder, fingerprint_of, record_order
@@ -283,15 +286,16 @@ def published_since(note: LedgerNote, ledger: Ledger) -> list[str]:
             continue
         since = f"with what was published of this table since it was written ({len(new)}"
         since += f" release{'s' if len(new) > 1 else ''})"
-        unknown = note.information is None or note.information["least"].isna().any()
-        if not entry.judged or entry.floor is None or note.information is None or unknown:
+        information = note.information
+        if (
+            not entry.judged
+            or entry.floor is None
+            or information is None
+            or information["least"].isna().any()
+        ):
             found.append(f"{since} nobody knows what all tell")
             continue
-        information, groups = (
-            note.information,
-            (note.information["same_value"], note.information["same_place"]),
-        )
-        same = (np.asarray(g, dtype=np.int64) for g in groups)
+        same = (information[name].to_numpy(dtype=np.int64) for name in GROUPS)
         former = add_up(ledger, others, entry.places, (next(same), next(same)), entry.transform)
         assert former is not None
         left = sd_left(information, information["known"].to_numpy() + former.known)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsstan.release.publication.ledger import Entry, Ledger, add_up, sd_left
+from dsstan.release.publication.ledger import Entry, Ledger, add_up
+from dsstan.release.publication.ledger_information import GROUPS, sd_left
 from dsstan.risk.intruder.planned import most_copies
 
 
@@ -57,7 +58,7 @@ def _left(ledger: Ledger, releases: list[Entry]) -> int | None:
     if not last.judged or last.floor is None:
         return None
     information = ledger.information(last)
-    groups = (information[name].to_numpy(dtype=np.int64) for name in ("same_value", "same_place"))
+    groups = (information[name].to_numpy(dtype=np.int64) for name in GROUPS)
     out = add_up(ledger, releases, last.places, (next(groups), next(groups)), last.transform)
     assert out is not None
     if out.unjudged:

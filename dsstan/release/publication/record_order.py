@@ -65,15 +65,13 @@ class RecordOrder:
         """Name of a release by its copies, shape (L, N), whatever the order of the rows and copies
         that were written to another folder or format."""
         content = b"dsstan ledger 1, copies" + values[:, self.rows].astype("<f8").tobytes()
-        return hmac.new(key, content, hashlib.sha256).hexdigest()[:NAME_DIGITS]
+        return _keyed(content, key)[:NAME_DIGITS]
 
     def fingerprints(self, key: bytes) -> tuple[str, str]:
         """Of the responses alone, and of the responses with their places, as hexadecimal text."""
-        values = b"dsstan ledger 1, responses" + self._values.astype("<f8").tobytes()
+        values = _responses(self._values)
         places = b"dsstan ledger 1, places" + self._places.astype("<f8").tobytes()
-        of_values = hmac.new(key, values, hashlib.sha256)
-        of_both = hmac.new(key, values + places, hashlib.sha256)
-        return of_values.hexdigest(), of_both.hexdigest()
+        return _keyed(values, key), _keyed(values + places, key)
 
 
 def record_order(problem: Problem) -> RecordOrder:
@@ -93,8 +91,17 @@ def fingerprint_of(values: Floats, key: bytes) -> str:
 
     It tells that a column is one of which copies went out.
     """
-    ordered = np.sort(_rounded(values, VALUE_DIGITS)).astype("<f8").tobytes()
-    return hmac.new(key, b"dsstan ledger 1, responses" + ordered, hashlib.sha256).hexdigest()
+    return _keyed(_responses(np.sort(_rounded(values, VALUE_DIGITS))), key)
+
+
+def _responses(ordered: Floats) -> bytes:
+    """What the fingerprint of rounded responses in their order is made from."""
+    return b"dsstan ledger 1, responses" + ordered.astype("<f8").tobytes()
+
+
+def _keyed(content: bytes, key: bytes) -> str:
+    """A hash that only who has the key can make, as hexadecimal text."""
+    return hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
 def largest_of_each(numbers: Floats, groups: NDArray[np.int64]) -> Floats:
