@@ -592,11 +592,24 @@ def test_a_ledger_that_another_user_could_change_is_not_used(table, tmp_path, le
 def test_a_ledger_without_its_list_is_no_empty_one(tmp_path):
     book = open_ledger(tmp_path / "ledger", make=True)
     assert book.entries() == ()
+    places = pd.DataFrame({PLACE: np.arange(3, dtype=np.uint64)})
+    with book.locked():
+        book.enter(read_entry(ENTRY), places)
+    assert book.entries() == (read_entry(ENTRY),)
     (book.folder / ENTRIES).unlink()
     with pytest.raises(
         InputError, match=r"lacks releases\.json, so that what was published is not"
     ):
         book.entries()
+
+
+def test_a_ledger_of_an_earlier_version_with_which_nothing_was_published_has_no_list(tmp_path):
+    book = open_ledger(tmp_path / "ledger", make=True)
+    (book.folder / ENTRIES).unlink()
+    assert book.entries() == ()
+    with book.locked():
+        book.enter(read_entry(ENTRY), pd.DataFrame({PLACE: np.arange(3, dtype=np.uint64)}))
+    assert book.entries() == (read_entry(ENTRY),)
 
 
 def test_a_ledger_that_lost_its_key_is_not_begun_anew(tmp_path):

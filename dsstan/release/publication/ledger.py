@@ -171,9 +171,11 @@ class Ledger:
         """
         path = self.folder / ENTRIES
         if not path.exists():
+            if not any(self.folder.glob("*.parquet")):  # each release left one: there was none
+                return ()
             raise InputError(
                 f"the ledger {self.folder} lacks {ENTRIES}, so that what was published is not "
-                "known: restore it, or remove the folder if nothing was published with it"
+                "known: restore it"
             )
         try:
             if path.stat().st_size > _LARGEST:
@@ -204,9 +206,9 @@ class Ledger:
         ``information`` is what was noted of every record: of a release that was not judged the
         numbers of its places (``ledger_information.PLACE``) alone.
         """
+        others = [one for one in self.entries() if not same_release(one, entry)]
         if information is not None:
             keep_private(self.folder / _file(entry), information_bytes(information))
-        others = [one for one in self.entries() if not same_release(one, entry)]
         self._write([*others, entry])
 
     def remove(self, entry: Entry) -> None:
