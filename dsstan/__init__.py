@@ -89,7 +89,7 @@ above.register(
         "MultivariateFit.predictive": "dsstan.models.groups.coregionalisation:GroupPredictive",
         "Synthesis.publish": "dsstan.release.publication.publish:publish_synthesis",
         "Synthesis.write": "dsstan.release.write:write_release",
-        "published_before": "dsstan.release.publication.ledger:published_before",
+        "published_before": "dsstan.release.publication.earlier:published_before",
         "plot_frontier": "dsstan.release.pictures.risk_plots:plot_frontier",
         "synthesise": "dsstan.copies.synthesis:synthesise",
         "to_arviz": "dsstan.release.exchange:to_arviz",

@@ -84,8 +84,8 @@ class Pmse:
         """What the two ratios say, in words."""
         near = (
             "The copies differ from the original by far less than an independent redraw of the "
-            "response would: they carry the data's own values. That is a disclosure warning, "
-            "not praise; see disclosure()."
+            "response would. That is no praise: whether they are too near is for the disclosure "
+            "verdict to say."
         )
         poor = (
             "The original differs from the copies by more than they differ from one another: "

@@ -200,7 +200,7 @@ def plan_release(
     judged: tuple[str, ...] = ()
     if floor is None:
         judged = (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)',)
-    elif former is not None and former.alike:
+    elif former is not None and former.uncounted:
         judged = (f"{_NOT_JUDGED}: {former.uncounted}",)
     slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms, options.sampler)
     if slow is not None:

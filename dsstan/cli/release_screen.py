@@ -30,6 +30,7 @@ from dsstan.release.report.content import findings
 from dsstan.release.report.words import figure
 from dsstan.release.verdicts import (
     FREE,
+    GUESSES_IN_SHORT,
     NAMED,
     PlacingRow,
     answer,
@@ -93,6 +94,8 @@ def release_screen(
     lines += wrapped("" if estimates is None else _utility_line(estimates))
     lines += [ScreenLine(text) for text in column_lines(release)]
     lines += wrapped(_rule(release))
+    if found.risen.size:
+        lines += wrapped(found.safer_and_less_safe(), "yellow")
     for sentence in searched or [_floor_line(found)]:
         lines += wrapped(sentence, None if found.verdict == "met" else "yellow")
     end = [ScreenLine(ledger_used(found, target))]
@@ -255,6 +258,11 @@ def neighbour_in_words(number: int, *, by_site: bool) -> str:
 def _floor_line(found: Assessment) -> str:
     """What would meet a floor that is missed, or have the release judged; else nothing."""
     former = None if found.after is None else found.after.former
+    if former is not None and former.laid_bare:
+        return (
+            "Whoever has both releases has those true values: leave the column out of publish and "
+            "of the formula, or publish one of the two and no other"
+        )
     if found.verdict == "not judged" and former is not None and former.alike:
         return (
             "If they are the same records, what all of these releases tell together is not known: "
@@ -292,7 +300,9 @@ def _filling(release: Synthesis, found: Assessment, room: int) -> list[ScreenLin
         if len(names) > NAMED:
             lines = wrapped(f"Conditions not met: {', '.join(names)}", "yellow")
     lines += _notes(release, room - len(lines))
-    texts = found.sd_in_words, found.safer_and_less_safe(), _shares_line(found.shares)
+    effect = "" if found.risen.size else found.safer_and_less_safe()
+    guesses = GUESSES_IN_SHORT if found.verdict == "met" else ""
+    texts = guesses, found.sd_in_words, effect, _shares_line(found.shares)
     for more in ([] if first else values, *map(wrapped, texts)):
         if len(more) + len(lines) <= room:
             lines = [*more, *lines]

@@ -30,6 +30,9 @@ GUESSES = (
 )
 """Why many near guesses do not contradict a floor that is met."""
 
+GUESSES_IN_SHORT = "A best guess can be near without anybody knowing; the floor is of certainty"
+"""The same on a screen."""
+
 FREE = "Nothing stands against publishing"
 """The answer where both verdicts are good."""
 

@@ -128,12 +128,13 @@ def assess(
     return found
 
 
-def _stated(former: Former | None) -> tuple[bytes, bytes, int, int, int, int] | None:
+def _stated(former: Former | None) -> tuple[object, ...] | None:
     """What former releases say, as something that can be compared."""
     if former is None:
         return None
     precision = former.fixed.tobytes(), former.known.tobytes()
-    return *precision, former.releases, former.copies, former.unjudged, former.alike
+    counts = former.releases, former.copies, former.unjudged, former.alike
+    return *precision, *counts, former.laid_bare
 
 
 def _assess(

@@ -183,7 +183,7 @@ class Assessment(Shown):
         if self.below_floor.size or self.named_too_surely.size:
             return "missed"
         former = self.after.former
-        uncounted = former is not None and former.unjudged + former.alike > 0
+        uncounted = former is not None and (former.unjudged > 0 or bool(former.uncounted))
         return "not judged" if uncounted or self.fit_failed or self.codes else "met"
 
     @property
@@ -193,10 +193,10 @@ class Assessment(Shown):
         if former is None:
             return self._why_alone()
         alone = ", ".join(filter(None, [self._why_alone(), str(former)]))
-        if not former.alike or self.least_sd is None:
+        if not former.uncounted or (self.least_sd is None and not former.laid_bare):
             return alone
         if self.verdict == "not judged":
-            return f"{former.uncounted}; alone, {alone}"
+            return f"{former.uncounted}; by itself, {alone}"
         return f"{alone}; {former.uncounted}, and what those tell is not counted"
 
     def _why_alone(self) -> str:

@@ -163,7 +163,7 @@ def test_near_copies_are_a_disclosure_warning_and_not_praise():
     found = scene.pmse(y, y + 0.05 * scene.noise(5))
     assert found.near
     assert not found.poor
-    assert "disclosure warning, not praise" in found.reading
+    assert "no praise: whether they are too near is for the disclosure" in found.reading
     assert found.independent_ratio < 0.1
 
 

@@ -10,21 +10,23 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 from test_publish import judged
 
 import dsstan as ds
-from conftest import small_table
+from conftest import ROOT, small_table
+from dsstan.cli.release_screen import release_screen
 from dsstan.core.errors import DisclosureError, DsstanWarning, InputError
+from dsstan.release.publication.earlier import published_before
 from dsstan.release.publication.ledger import (
     ENTRIES,
     VARIABLE,
     Ledger,
     ledger_folder,
     open_ledger,
-    published_before,
     read_entry,
 )
 from dsstan.release.publication.ledger_information import (
@@ -148,6 +150,9 @@ def test_the_exact_intruder_has_the_former_releases_too(table):
     np.testing.assert_allclose(other, expected, rtol=0.05)
 
 
+BY_ITSELF = "; by itself, every record keeps the floor of 1e-09 by the lower bounds"
+
+
 # What the ledger finds again
 
 
@@ -173,6 +178,9 @@ def test_a_published_release_is_counted_by_the_next_and_not_by_itself(table, tmp
     entered(second, tmp_path, "two")
     assert published_before(fit_of(table).problem).copies == 8
     summary = json.loads((tmp_path / "two" / "confidential" / "summary.json").read_text())
+    schema = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
+    former = schema["$defs"]["attacker"]["properties"]["former"]
+    jsonschema.Draft202012Validator(former).validate(summary["attacker"]["former"])
     assert summary["attacker"]["former"] == {
         "releases": 1,
         "copies": 4,
@@ -234,7 +242,9 @@ def test_a_corrected_table_is_not_taken_for_this_one_and_not_passed_over(table, 
     found = ds.assess(copies_of(corrected, seed=6), floor=1e-9, exact=0, progress=False)
     assert found.verdict == "not judged"
     assert found.why.startswith("1 earlier release may be of these records, before a correction")
-    assert found.why.endswith("; alone, every record keeps the floor of 1e-09 by the lower bounds")
+    assert found.why.endswith(
+        "; by itself, every record keeps the floor of 1e-09 by the lower bounds"
+    )
 
 
 @pytest.mark.parametrize(
@@ -694,13 +704,20 @@ def test_true_values_beside_copies_of_them_are_named_whatever_they_are_called(
     showing = copies_of(fit_of(other, f"log(worth) ~ log({name})"))
     first, second = (showing, protecting) if true_first else (protecting, showing)
     entered(first, tmp_path)
-    folder, _ = written(second, tmp_path / "two")
+    folder, found = written(second, tmp_path / "two")
     said = (
         "an earlier release published the true values of value"
         if true_first
         else f"it publishes the true values of {name}, of which an earlier release has copies"
     )
-    with pytest.raises(DisclosureError, match=said):
+    assert found.verdict == "not judged"
+    assert said in found.why
+    assert said in published_before(second.problem).uncounted
+    screen = " ".join(line.text for line in release_screen(second, found, None))
+    assert said in screen
+    assert "or publish one of the two and no other" in screen
+    with pytest.raises(DisclosureError, match=said) as refused:
         publish(folder, to=tmp_path / "out")
+    assert str(refused.value).count(said) == 1
     done = publish(folder, to=tmp_path / "out", reason=REASON)
     assert any(said in one for one in done.against)

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from dsstan.copies.published import as_collected
 from dsstan.core.errors import DsstanWarning, InputError
+from dsstan.release.publication.earlier import add_up, alike, collected, laid_bare
 from dsstan.release.publication.ledger import (
     VARIABLE,
     Entry,
     Ledger,
-    add_up,
-    alike,
     ledger_folder,
     open_ledger,
     read_entry,
@@ -36,7 +35,7 @@ from dsstan.release.publication.ledger_information import (
     read_places,
     sd_left,
 )
-from dsstan.release.publication.record_order import RecordOrder, fingerprint_of, record_order
+from dsstan.release.publication.record_order import RecordOrder, record_order
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.assessment_result import narrowest
 from dsstan.risk.naming import least_sd_unnamed
@@ -94,14 +93,7 @@ def note_for_ledger(
         warnings.warn(f"{error}. The release is written without it", DsstanWarning, stacklevel=4)
         return (None,) * len(release.steps)
     entries = []
-    table = release.problem.table
-    collected = {
-        name: fingerprint_of(
-            np.asarray(table[name].astype("Float64").to_numpy(float, na_value=np.nan)), key
-        )
-        for name in as_collected(release)
-        if name in table and pd.api.types.is_numeric_dtype(table[name].dtype)
-    }
+    going = collected(release.problem, as_collected(release), key)
     for step in release.steps:
         problem, order = step.problem, record_order(step.problem)
         responses, places = order.fingerprints(key)
@@ -126,7 +118,7 @@ def note_for_ledger(
             floor=None if risks.asked is None else str(risks.asked),
             judged=risks.after is not None,
             counted=former,
-            collected=collected,
+            collected=going,
         )
         entries.append(entry)
         if risks.after is not None:
@@ -249,22 +241,13 @@ def not_counted(note: LedgerNote, ledger: Ledger) -> list[str]:
     ]
 
 
-def laid_bare(note: LedgerNote, ledger: Ledger) -> list[str]:
-    """Columns of which true values and copies go out, in one release or in two, in words.
-
-    They are known by their values, whatever they are called.
-    """
+def true_values(note: LedgerNote, ledger: Ledger) -> list[str]:
+    """Columns of which true values and copies go out; see
+    :func:`dsstan.release.publication.earlier.laid_bare`."""
     found = []
     for entry in note.entries:
         others = [one for one in ledger.entries() if one.release != entry.release]
-        protected = {one.responses for one in others}
-        found += [
-            f"it publishes the true values of {name}, of which an earlier release has copies"
-            for name, values in entry.collected.items()
-            if values in protected
-        ]
-        if any(entry.responses in one.collected.values() for one in others):
-            found.append(f"an earlier release published the true values of {entry.column}")
+        found += laid_bare(others, entry.column, entry.responses, entry.collected)
     return list(dict.fromkeys(found))
 
 
@@ -375,7 +358,7 @@ def ledger_line(folder: str | os.PathLike[str], former: int, uncounted: int = 0)
     """Which ledger was used, and how many former releases of the table it had, or of what may be
     the table before a correction, or another column of it."""
     several = "" if former == 1 else "s"
-    also = f", {uncounted} of what may be it" if uncounted else ""
+    also = f", {uncounted} perhaps of the same records" if uncounted else ""
     book = open_ledger(folder)
     if book is None or not book.entries():
         return f"Ledger, nothing was published with it yet: {folder}"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsstan.release.publication.ledger import Entry, Ledger, add_up
+from dsstan.release.publication.earlier import add_up
+from dsstan.release.publication.ledger import Entry, Ledger
 from dsstan.release.publication.ledger_information import GROUPS, sd_left
 from dsstan.risk.intruder.planned import most_copies
 

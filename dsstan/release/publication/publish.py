@@ -25,11 +25,11 @@ from dsstan.core.private_file import write_private
 from dsstan.release.publication.ledger_note import (
     entered,
     is_noted,
-    laid_bare,
     ledger_of,
     not_counted,
     published_since,
     read_note,
+    true_values,
 )
 from dsstan.release.publication.public_hashes import copied, hashes_of, noted_hashes
 from dsstan.release.whole_folder import check_target, whole_folder
@@ -142,7 +142,8 @@ def publish(
             else:
                 against += published_since(note, book)
                 against += not_counted(note, book)
-                against += laid_bare(note, book)
+                said = " ".join(against)
+                against += [one for one in true_values(note, book) if one not in said]
             if against and reason is None:
                 raise DisclosureError(
                     f"{source} is not published: {' and '.join(against)}. Make it again with "

@@ -32,7 +32,10 @@ class Former:
     alike
         Releases that may be of the same records, before a value was corrected or of another
         column, and are not in these numbers either (``alike`` of
-        :mod:`dsstan.release.publication.ledger`).
+        :mod:`dsstan.release.publication.earlier`).
+    laid_bare
+        Columns of which true values go out in one release and copies in another, as
+        ``laid_bare`` of :mod:`dsstan.release.publication.earlier` says it: no number counts that.
     seen
         Names of all of these releases, as the ledger has them.
     """
@@ -43,6 +46,7 @@ class Former:
     copies: int
     unjudged: int = 0
     alike: int = 0
+    laid_bare: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
 
     def information(self, variances: str) -> Floats:
@@ -63,7 +67,9 @@ class Former:
 
     @property
     def uncounted(self) -> str:
-        """What is not counted since the values are others, in a sentence; empty where nothing."""
+        """What no number counts, in a sentence, the worst of it; empty where nothing."""
+        if self.laid_bare:
+            return " and ".join(self.laid_bare)
         if not self.alike:
             return ""
         several = self.alike != 1
