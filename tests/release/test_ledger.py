@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
 import signal
@@ -39,7 +41,7 @@ from dsstan.release.publication.ledger_information import (
 from dsstan.release.publication.ledger_note import read_note
 from dsstan.release.publication.ledger_report import tables_in
 from dsstan.release.publication.publish import publish
-from dsstan.release.publication.record_order import largest_of_each, record_order
+from dsstan.release.publication.record_order import fingerprint_of, largest_of_each, record_order
 from dsstan.release.write import write_release
 from dsstan.risk.intruder.attacker import MARGIN, attack
 from dsstan.risk.intruder.exact import exact_intruder
@@ -202,6 +204,19 @@ def test_the_same_copies_published_twice_count_once(table, tmp_path):
     assert published_before(release.problem).releases == 1
     [entry] = open_ledger().entries()
     assert len(entry.published) == 3
+
+
+def test_a_fingerprint_is_that_of_six_digits_whatever_made_it(table):
+    """A ledger has to know its tables in later versions: another hash would forget them all."""
+    key = bytes(range(32))
+    values = np.concatenate([[-0.0, 1e-7, 123456.5, 1.5e12], table["value"]])
+    written_out = (f"{value:.5e}".split("e") for value in values)
+    rounded = sorted(float(digits) * 10.0 ** int(power) + 0.0 for digits, power in written_out)
+    content = b"dsstan ledger 1, responses" + np.array(rounded, dtype="<f8").tobytes()
+    expected = hmac.new(key, content, hashlib.sha256).hexdigest()
+    assert fingerprint_of(values, key) == expected
+    problem = fit_of(table).problem
+    assert record_order(problem).fingerprints(key)[0] == fingerprint_of(problem.original(), key)
 
 
 def test_records_are_found_again_in_another_order_of_the_rows(table, tmp_path):

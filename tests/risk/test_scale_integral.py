@@ -67,6 +67,19 @@ def test_nodes_that_are_left_out_are_negligible():
     assert found == pytest.approx(logsumexp(base[:, None] + each, axis=1), abs=1e-4)
 
 
+def test_a_node_that_is_large_only_between_the_values_compared_is_not_left_out():
+    x = np.linspace(-5.0, 5.0, 41)  # compared at -5, -10/3, ..., 5
+    bend, peak = np.array([1e-3, 1e5]), np.array([0.0, 2.5])
+    constant = 5.0 + bend * peak**2
+    base = np.array([0.0, 5.0])
+    rows = constant[None], -2.0 * (bend * peak)[None]
+    found = log_sum_over_nodes(base, np.zeros(2), *rows, bend, 6.0, x)[0]
+    big = constant[:, None] - 2 * (bend * peak)[:, None] * x + bend[:, None] * x**2
+    each = base[:, None] + _log_integrals(6.0, np.zeros(big.shape), big)
+    assert each[1, 30] > each[0, 30] + 4.0
+    np.testing.assert_allclose(found, logsumexp(each, axis=0), rtol=1e-6)
+
+
 def test_settings_are_those_of_the_fit():
     priors = Priors(variance="inverse-gamma", sigma=(2.0, 0.5), tau=(3.0, 0.1)).resolve(
         np.arange(5.0), np.ones((5, 1)), 1.0

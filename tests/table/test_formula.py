@@ -263,7 +263,8 @@ def test_a_design_can_be_sent_to_another_process(table: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype", ["int8", "uint16", "float32", "Int64", "Float64", "int64[pyarrow]", "double[pyarrow]"]
+    "dtype",
+    ["int8", "uint16", "float32", "Int64", "Float64", "int64[pyarrow]", "double[pyarrow]", "O"],
 )
 def test_numbers_of_every_width_are_read_alike(table: pd.DataFrame, dtype: str) -> None:
     plain = design(parse("y ~ k"), table)[1]

@@ -104,6 +104,13 @@ def test_distances_of_a_region_are_true_without_a_word(
     assert str(problem.sites_crs).startswith(system)
 
 
+def test_the_middle_of_a_region_across_the_edge_of_the_map_is_in_it() -> None:
+    """From 177 east to 177.4 west the middle is 179.8 east, of the last zone and not the first."""
+    table = region(177.0, 182.6, -20.0, -16.0)
+    across = table.assign(lon=(table["lon"] + 180.0) % 360.0 - 180.0)
+    assert str(prepared(across).sites_crs) == "EPSG:32760"
+
+
 def test_distances_of_a_continent_are_said_to_be_off_by_as_much_as_they_are() -> None:
     table = region(-125.0, -67.0, 25.0, 49.0)
     with pytest.warns(DsstanWarning, match="No plane keeps all distances") as said:
