@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 
 import formulaic
 import numpy as np
@@ -65,7 +66,8 @@ def test_a_formula_gives_these_columns(
 
 @pytest.mark.parametrize("function", ALLOWED_FUNCTIONS)
 def test_every_allowed_function_works(table: pd.DataFrame, function: str) -> None:
-    piece = {"bs": "bs(x, df=4)", "poly": "poly(x, 2)", "C": "C(z)"}.get(function, f"{function}(x)")
+    own = {"bs": "bs(x, df=4)", "ns": "ns(x, df=4)", "poly": "poly(x, 2)", "C": "C(z)"}
+    piece = own.get(function, f"{function}(x)")
     assert build_design(parse(f"y ~ {piece}"), table).X.shape[0] == len(table)
 
 
@@ -75,6 +77,37 @@ def test_the_design_matrix_is_that_of_formulaic(table: pd.DataFrame) -> None:
     _, X, terms = design(parse(f"y ~ {right}"), table)
     assert terms == tuple(expected.columns)
     np.testing.assert_allclose(X, expected.to_numpy(dtype=float), rtol=EXACT)
+
+
+@pytest.mark.parametrize(
+    ("piece", "in_r"),
+    [
+        ("ns(x, df=4)", "ns(x, df = 4)"),
+        ("ns(x, 2)", "ns(x, df = 2)"),
+        ("ns(x, knots=[0.4, 1])", "ns(x, knots = c(0.4, 1))"),
+        (
+            "ns(x, 3, lower_bound=0.1, upper_bound=3)",
+            "ns(x, df = 3, Boundary.knots = c(0.1, 3))",
+        ),
+    ],
+)
+def test_a_natural_spline_fits_what_that_of_r_does(rscript: str, piece: str, in_r: str) -> None:
+    """Most values of x are tied, and with the outer knots given some lie beyond them."""
+    rng = np.random.default_rng(6)
+    x = np.concatenate([np.round(rng.gamma(2.0, 0.5, 50), 1), [0.05, 4.7]])
+    table = pd.DataFrame({"x": x, "y": np.sin(3 * x) + rng.normal(size=52)})
+    _, X, terms = design(parse(f"y ~ {piece}"), table)
+    assert len(terms) == X.shape[1]
+    found = X @ np.linalg.lstsq(X, table["y"], rcond=None)[0]
+    code = (
+        'library(splines); t <- read.csv("stdin"); '
+        f'cat(sprintf("%.17g", fitted(lm(y ~ {in_r}, t))), sep = "\\n")'
+    )
+    text = table.to_csv(index=False, float_format="%.17g")
+    out = subprocess.run(
+        [rscript, "-e", code], input=text, capture_output=True, text=True, check=True
+    )
+    np.testing.assert_allclose(found, np.array(out.stdout.split(), dtype=float), rtol=0, atol=1e-9)
 
 
 def test_scale_divides_by_the_sample_standard_deviation(table: pd.DataFrame) -> None:

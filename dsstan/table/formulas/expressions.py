@@ -16,6 +16,7 @@ from formulaic.transforms import TRANSFORMS
 
 from dsstan.core.errors import FormulaError
 from dsstan.table.formulas.names import Names
+from dsstan.table.formulas.splines import ns
 
 ELEMENTWISE = {
     "log": np.log,
@@ -32,13 +33,17 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "center": (),
     "poly": ("degree", "raw"),
     "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
+    "ns": ("df", "knots", "lower_bound", "upper_bound"),
     "C": (),
     "I": (),
 }
-_OUTERMOST = {"poly", "bs", "C"}
-CONTEXT: dict[str, Any] = {**ELEMENTWISE, **{name: TRANSFORMS[name] for name in _OPTIONS}}
+_OUTERMOST = {"poly", "bs", "ns", "C"}
+CONTEXT: dict[str, Any] = {
+    **ELEMENTWISE,
+    **{name: {**TRANSFORMS, "ns": ns}[name] for name in _OPTIONS},
+}
 
-ALLOWED_FUNCTIONS = (*ELEMENTWISE, "scale", "center", "poly", "bs", "C")
+ALLOWED_FUNCTIONS = (*ELEMENTWISE, "scale", "center", "poly", "bs", "ns", "C")
 """Functions that a formula may call."""
 
 _MAX_COUNT = 16

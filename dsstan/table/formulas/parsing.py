@@ -127,10 +127,10 @@ def parse(formula: str) -> ParsedFormula:
         For example ``"log(price) ~ scale(log(squarefeet))"``. The left side is one column,
         or log, log2, log10 or log1p of one column. The right side takes the operators of
         formulaic (``+ - : * / ^ %in%``), columns, and the functions of
-        ``ALLOWED_FUNCTIONS``; write ``1`` for an intercept only and ``- 1`` for none. As in R,
-        ``x^2`` is about interactions and a square is ``I(x**2)``. Any column name
-        may stand in backticks, as in ``log(`floor area (m²)`)``; one that is no plain word
-        must.
+        ``ALLOWED_FUNCTIONS``, splines (``bs``, ``ns``) among them; write ``1`` for an
+        intercept only and ``- 1`` for none. As in R, ``x^2`` is about interactions and a square
+        is ``I(x**2)``. Any column name may stand in backticks, as in
+        ``log(`floor area (m²)`)``; one that is no plain word must.
 
     Returns
     -------
