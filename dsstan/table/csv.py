@@ -17,7 +17,7 @@ from dsstan.core.errors import InputError, ReleaseError, describe_rows
 from dsstan.table.as_read import AS_READ
 from dsstan.table.dialect import PLAIN, Dialect, Quotes, TextAsRead
 from dsstan.table.found_dialect import SEPARATORS, is_value, may_be_numbers, refuse_another_dialect
-from dsstan.table.sizes import check_most
+from dsstan.table.sizes import MOST_COLUMNS, check_most
 from dsstan.table.text_file import opened_text, written_text
 
 _TRUTH = {"True": True, "False": False}
@@ -158,6 +158,11 @@ def check_header(header: list[str], path: Path) -> None:
     """Names there are, each once. The first line may be a record, so it is not quoted."""
     if not header:
         raise InputError(f"{path.name} is empty or begins with a blank line")
+    if len(header) > MOST_COLUMNS:
+        raise InputError(
+            f"{path.name} has {len(header)} columns, more than the {MOST_COLUMNS} that are read: "
+            "leave out those that are not needed"
+        )
     numbers = [i for i, name in enumerate(header, 1) if is_value(name)]
     if numbers:
         listed = ", ".join(map(str, numbers[:5]))

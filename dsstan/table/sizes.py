@@ -8,13 +8,16 @@ from pathlib import Path
 from dsstan.core.errors import InputError
 from dsstan.table.as_read import Asked
 
-__all__ = ["RowsError", "check_most", "check_size", "check_unpacked"]
+__all__ = ["MOST_COLUMNS", "RowsError", "check_most", "check_size", "check_unpacked"]
 
 MOST_CELLS = 2**31
 """Cells of a table that is read whole; as 64-bit numbers they are 16 GiB."""
 
-MOST_UNPACKED = 2**30
-"""Bytes that the parts of a packed workbook may have together."""
+MOST_UNPACKED, MOST_STYLES = 2**30, 2**25
+"""Bytes that the parts of a packed workbook may have together, and its list of styles."""
+
+MOST_COLUMNS = 10_000
+"""Columns of a text file, each of which takes a while by itself."""
 
 
 class RowsError(InputError):
@@ -46,8 +49,9 @@ def check_unpacked(path: Path) -> None:
     Raises InputError if so; BadZipFile if it is no zip file.
     """
     with zipfile.ZipFile(path) as parts:
-        size = sum(part.file_size for part in parts.infolist())
-    if size > MOST_UNPACKED:
+        sizes = {part.filename: part.file_size for part in parts.infolist()}
+    size = sum(sizes.values())
+    if size > MOST_UNPACKED or sizes.get("xl/styles.xml", 0) > MOST_STYLES:
         raise InputError(
             f"{path.name} unpacks to {size >> 20} MiB, more than is read of a workbook: save the "
             "sheet as CSV"

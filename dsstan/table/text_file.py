@@ -17,8 +17,9 @@ __all__ = ["PACKED", "opened_text", "text_bytes", "written_text"]
 PACKED = ".gz"
 """Ending of a file that is packed by gzip."""
 
-MOST_UNPACKED = 2**32
-"""Bytes that a packed file may hold: a small one can be made to unpack to any size."""
+MOST_UNPACKED, MOST_TIMES, ANY_TIMES = 2**32, 200, 2**26
+"""Bytes that a packed file may hold, and how many times its own size beyond so many bytes: a small
+one can be made to unpack to any size, and a table packs to a tenth or so."""
 
 
 class _Bounded(io.RawIOBase):
@@ -26,6 +27,7 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, stream: IO[bytes], path: Path) -> None:
         self._stream, self._path, self._read = stream, path, 0
+        self._most = min(MOST_UNPACKED, max(MOST_TIMES * path.stat().st_size, ANY_TIMES))
 
     def readable(self) -> bool:
         return True
@@ -33,10 +35,10 @@ class _Bounded(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         count: int = cast(Any, self._stream).readinto(buffer)
         self._read += count
-        if self._read > MOST_UNPACKED:
+        if self._read > self._most:
             raise InputError(
-                f"{self._path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB: look at what "
-                "is in it, and write a table of that size as Parquet"
+                f"{self._path.name} unpacks to more than {self._most >> 20} MiB: look at what is "
+                "in it, and write a table of that size as Parquet"
             )
         return count
 

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from decimal import Decimal
 
 import jsonschema
 import numpy as np
@@ -47,6 +48,7 @@ from dsstan.risk.intruder.attacker import MARGIN, attack
 from dsstan.risk.intruder.exact import exact_intruder
 from dsstan.risk.intruder.former import Former, ledger_precision
 from dsstan.risk.intruder.planned import MOST_COPIES
+from dsstan.table.parquet import prepare_parquet
 from factory import fit_from
 
 INTERPOLATED = 1e-6
@@ -736,3 +738,36 @@ def test_true_values_beside_copies_of_them_are_named_whatever_they_are_called(
     assert str(refused.value).count(said) == 1
     done = publish(folder, to=tmp_path / "out", reason=REASON)
     assert any(said in one for one in done.against)
+
+
+@pytest.mark.parametrize(
+    "written_as",
+    [
+        lambda v: v.map("${:,.12f}".format),
+        lambda v: v.map(repr).astype("category"),
+        lambda v: v.map(lambda one: Decimal(repr(one))),
+        lambda v: v.astype(object),
+        lambda v: v.astype("Float64"),
+    ],
+    ids=["money", "category", "decimal", "object", "nullable"],
+)
+def test_true_values_are_known_in_whatever_type_they_go_out(table, tmp_path, written_as):
+    entered(copies_of(fit_of(table)), tmp_path)
+    other = table.assign(price=written_as(table["value"]), worth=table["x"].abs() + 1.0)
+    other = other.assign(east=table["east"] + 500.0)
+    problem = ds.prepare(other, "log(worth) ~ 1", coords=COORDS, publish=("price",))
+    [said] = published_before(problem).laid_bare
+    assert said.startswith("it publishes the true values of price")
+
+
+def test_true_values_are_known_where_the_table_is_read_by_row_groups(table, tmp_path):
+    entered(copies_of(fit_of(table)), tmp_path)
+    other = table.rename(columns={"value": "price"})
+    other = other.assign(worth=table["x"].abs() + 1.0, east=table["east"] + 500.0)
+    other.to_parquet(tmp_path / "homes.parquet", row_group_size=7)
+    problem = prepare_parquet(
+        tmp_path / "homes.parquet", "log(worth) ~ 1", coords=COORDS, publish=("price",)
+    )
+    assert "price" not in problem.table
+    [said] = published_before(problem).laid_bare
+    assert said.startswith("it publishes the true values of price")

@@ -419,6 +419,29 @@ def test_a_packed_text_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch
         read_table(tmp_path / "a.csv.gz")
 
 
+def test_a_packed_text_that_unpacks_to_many_times_its_size_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("dsstan.table.text_file.ANY_TIMES", 10_000)
+    plain = b"a,b\n" + b"1,2\n" * 50_000
+    packed = gzip.compress(plain)
+    assert len(plain) > 200 * len(packed)
+    (tmp_path / "a.csv.gz").write_bytes(packed)
+    with pytest.raises(InputError, match="unpacks to more"):
+        read_table(tmp_path / "a.csv.gz")
+    monkeypatch.undo()
+    assert len(read_table(tmp_path / "a.csv.gz")) == 50_000
+
+
+def test_a_workbook_with_endless_styles_and_a_text_with_endless_columns_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("xl/styles.xml", "0" * (2**25 + 1))
+    with pytest.raises(InputError, match="unpacks to"):
+        read_table(tmp_path / "a.xlsx")
+    names = [f"c{k}" for k in range(10_001)]
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n" + ",".join("1" * 10_001) + "\n")
+    with pytest.raises(InputError, match="has 10001 columns, more than the 10000"):
+        read_table(tmp_path / "a.csv")
+
+
 def test_a_missing_library_is_named_with_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (tmp_path / "a.dta").write_bytes(b"")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dsstan.copies.published import columns_going_out
@@ -15,6 +14,7 @@ from dsstan.release.publication.ledger import Entry, Ledger, open_ledger
 from dsstan.release.publication.record_order import fingerprint_of, largest_of_each, record_order
 from dsstan.risk.intruder.former import Former
 from dsstan.table.formulas.formula import ResponseTransform
+from dsstan.table.order_leaks import numbers_of
 from dsstan.table.problem import UNNAMED, Problem
 
 __all__ = ["add_up", "alike", "collected", "laid_bare", "published_before"]
@@ -155,14 +155,13 @@ def alike(
 
 
 def collected(problem: Problem, names: Iterable[str], key: bytes) -> dict[str, str]:
-    """Fingerprints of the columns of numbers among those that go out as they were collected."""
-    table = problem.table
+    """Fingerprints of the columns of numbers among those that go out as they were collected,
+    numbers written as text and amounts of money among them."""
+    columns = {name: numbers_of(problem.pieces(name), problem.n_records) for name in names}
     return {
-        name: fingerprint_of(
-            np.asarray(table[name].astype("Float64").to_numpy(float, na_value=np.nan)), key
-        )
-        for name in names
-        if name in table and pd.api.types.is_numeric_dtype(table[name].dtype)
+        name: fingerprint_of(numbers, key)
+        for name, numbers in columns.items()
+        if numbers is not None
     }
 
 
