@@ -74,6 +74,8 @@ class Plan:
     reason: str | None
     warnings: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    """Why DISCLOSURE will be MISSED."""
 
     def show(self, command: str, *, as_json: bool) -> None:
         """Print the plan, or write it as one JSON document."""
@@ -94,16 +96,19 @@ class Plan:
                     no_estimate=self.reason,
                     warnings=list(self.warnings),
                     failures=list(self.failures),
+                    missed=list(self.missed),
                 )
             )
             return
         if self.failures:
             say("The run would fail its verdict; nothing was written.", "red")
+        elif self.missed:
+            say("The run would end in DISCLOSURE: MISSED; nothing was written.", "red")
         elif self.warnings:
             say("The run would warn; nothing was written.", "yellow")
         else:
             say("All that can be checked before sampling is in order; nothing was written.")
-        for line in (*self.failures, *self.warnings):
+        for line in (*self.failures, *self.missed, *self.warnings):
             say(f"  {line}", "yellow")
         width = max(len(key) for key in self.what)
         for key, value in self.what.items():
@@ -191,37 +196,56 @@ def plan_release(
         of = problem.original(), problem.transform, problem.response
         what["floor_meaning"] = floor.meaning(*of)
     former = published_before(problem)
-    what["ledger"] = str(former or "") or "no former release of this table"
+    what["ledger"] = "no former release of this table"
+    if former is not None:
+        what["ledger"] = ", ".join(filter(None, [str(former), former.uncounted]))
+    bare = () if former is None or floor is None else former.laid_bare
     what["columns"] = _columns(problem, going)
     if problem.n_missing:
         what["missing"] = problem.n_missing
         reason = "each completed table is fitted anew, which no rehearsal measures"
-        return Plan(what, None, reason, (f"{_NOT_JUDGED}: {OF_MISSING}",))
+        return Plan(what, None, reason, (f"{_NOT_JUDGED}: {OF_MISSING}",), missed=bare)
     judged: tuple[str, ...] = ()
     if floor is None:
         judged = (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)',)
-    elif former is not None and former.uncounted:
+    elif former is not None and former.alike and not bare:
         judged = (f"{_NOT_JUDGED}: {former.uncounted}",)
     slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms, options.sampler)
     if slow is not None:
-        return Plan(what, None, slow, judged)
+        return Plan(what, None, slow, judged, missed=bare)
     try:
         with _rehearsal():
             rehearsed = rehearse(problem, options)
             estimate = estimate_release(rehearsed, options.copies, seconds)
     except DsstanError as error:
-        return Plan(what, None, str(error), judged)
+        return Plan(what, None, str(error), judged, missed=bare)
     # The direct engine's draws of the whole table are the posterior that the run will find; of a
     # part they say how far the effect reaches.
     what["flagged"] = rehearsed.weights.n_flagged
-    warned, failed = _foreseen(rehearsed, floor, former, searches=searches)
-    return Plan(what, estimate, None, (*judged, *warned), failed)
+    warned, failed = _foreseen(rehearsed, searches=searches)
+    missed = (*bare, *_hopeless(rehearsed, floor, former))
+    return Plan(what, estimate, None, (*judged, *warned), failed, missed)
 
 
-def _foreseen(
-    rehearsed: Rehearsal, floor: Floor | None, former: Former | None, *, searches: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the verdicts of the run will warn of, and what will fail them."""
+def _hopeless(rehearsed: Rehearsal, floor: Floor | None, former: Former | None) -> tuple[str, ...]:
+    """How many records miss the floor whatever is released, in words, if any do."""
+    if floor is None or not rehearsed.whole:
+        return ()
+    problem = rehearsed.model.problem
+    precision = leave_one_out(rehearsed.part.free).sd ** -2.0
+    precision += 0.0 if former is None else former.known
+    hopeless = int(np.sum(precision**-0.5 < floor.least_sd(problem)))
+    if not hopeless:
+        return ()
+    out = " and the former releases" if former is not None and former.releases else ""
+    return (
+        f"about {hopeless} of {problem.n_records} records are known better than the floor {floor} "
+        f"without any copy, from the others{out}: no release keeps it for them",
+    )
+
+
+def _foreseen(rehearsed: Rehearsal, *, searches: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the verdict on the fits will warn of, and what will fail it."""
     weights, problem = rehearsed.weights, rehearsed.model.problem
     found = [most_flagged(weights.n_flagged, problem.n_records, chosen=False)]
     if rehearsed.whole:
@@ -236,17 +260,6 @@ def _foreseen(
             "say little of each: pool levels that have few records, or leave the category out of "
             "the formula, since the spatial effect knows the place"
         )
-    if floor is not None and rehearsed.whole:
-        precision = leave_one_out(rehearsed.part.free).sd ** -2.0
-        precision += 0.0 if former is None else former.known
-        hopeless = int(np.sum(precision**-0.5 < floor.least_sd(problem)))
-        if hopeless:
-            warned.append(
-                f"about {hopeless} of {problem.n_records} records are known better than the floor "
-                f"{floor} without any copy, from the others"
-                + (" and the former releases" if former is not None and former.releases else "")
-                + ": no release keeps it for them"
-            )
     if weights.n_flagged == 0 and not searches:
         warned.append(
             "no record is flagged, so nothing is smoothed: "

@@ -149,7 +149,7 @@ def _naming_line(found: Assessment) -> str:
     named = found.naming
     limit = "" if named.limit is None else f"; limit {per_cent(named.limit)}"
     return (
-        f"is up to {per_cent(named.largest)} sure of an exact value "
+        f"The surest exact value: {per_cent(named.largest)} "
         f"({per_cent(float(named.surest_without.max()))} without a release{limit})"
     )
 
@@ -197,8 +197,8 @@ def values_line(release: Synthesis) -> str:
     )
     least, most = (figure(copies[name]).replace("−", "-") for name in ("least", "most"))
     text = (
-        f"{found.response}: 90% in {low} to {high}, of copies {made_low} to {made_high}, "
-        f"all {least} to {most}"
+        f"{found.response}, middle 90%: data {low} to {high}, copies {made_low} to {made_high}; "
+        f"all copies {least} to {most}"
     )
     zeros = f"; zeros {per_cent(data['zeros'])}, {per_cent(copies['zeros'])}"
     return text + (zeros if data["zeros"] + copies["zeros"] > 0 else "")
@@ -258,7 +258,7 @@ def neighbour_in_words(number: int, *, by_site: bool) -> str:
 def _floor_line(found: Assessment) -> str:
     """What would meet a floor that is missed, or have the release judged; else nothing."""
     former = None if found.after is None else found.after.former
-    if former is not None and former.laid_bare:
+    if found.laid_bare:
         return (
             "Whoever has both releases has those true values: leave the column out of publish and "
             "of the formula, or publish one of the two and no other"
@@ -275,6 +275,8 @@ def _floor_line(found: Assessment) -> str:
     if found.hopeless:
         return f"No release meets the floor: {found.hopeless} records miss it without any copy"
     search = f'protection = "{SEARCH}", which searches'
+    if found.release.fit.weights is not None and found.release.fit.weights.rule == "target":
+        search = "a lower floor"
     if found.named_too_surely.size:
         return f"To meet it: fewer copies, more flagged, or {search}"
     most = found.largest_release
@@ -301,9 +303,9 @@ def _filling(release: Synthesis, found: Assessment, room: int) -> list[ScreenLin
             lines = wrapped(f"Conditions not met: {', '.join(names)}", "yellow")
     lines += _notes(release, room - len(lines))
     effect = "" if found.risen.size else found.safer_and_less_safe()
-    guesses = GUESSES_IN_SHORT if found.verdict == "met" else ""
-    texts = guesses, found.sd_in_words, effect, _shares_line(found.shares)
-    for more in ([] if first else values, *map(wrapped, texts)):
+    guesses = wrapped(GUESSES_IN_SHORT if found.verdict == "met" else "")
+    texts = found.sd_in_words, effect, _shares_line(found.shares)
+    for more in (guesses, [] if first else values, *map(wrapped, texts)):
         if len(more) + len(lines) <= room:
             lines = [*more, *lines]
     return [*first, *lines]
@@ -346,14 +348,15 @@ def ledger_used(found: Assessment, target: Path | None) -> str:
     """
     former = None if found.after is None else found.after.former
     uncounted = 0 if former is None else former.alike
+    sure = bool(found.laid_bare)
     if target is None:
         count = 0 if former is None else former.releases + former.unjudged
-        return ledger_line(ledger_folder(), count, uncounted)
+        return ledger_line(ledger_folder(), count, uncounted, sure=sure)
     note = read_note(target / "confidential")
     if note is None:
         return "Ledger: none, so no former release of this table was counted"
     counted = max(len(entry.counted) for entry in note.entries) - uncounted
-    return ledger_line(note.folder, counted, uncounted)
+    return ledger_line(note.folder, counted, uncounted, sure=sure)
 
 
 def place_lines(

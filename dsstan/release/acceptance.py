@@ -16,6 +16,12 @@ def check_reached(found: Assessment) -> None:
 
     Raises DisclosureError if a record is below it, or a value can be named too surely.
     """
+    if found.laid_bare and found.verdict == "missed":
+        raise DisclosureError(
+            f"{'; '.join(found.laid_bare)}. Nothing was written: leave the column out of publish "
+            "and of the formula, publish one of the releases and no other, or accept it with "
+            "accept_below_floor and a reason (--accept-below-floor --reason TEXT)"
+        )
     if found.verdict == "missed":
         remarks = found.floor_remarks()
         if not found.named_too_surely.size:

@@ -138,12 +138,17 @@ def placing_rows(found: Assessment) -> list[PlacingRow]:
     for measure, column in (("weakest", "within"), ("near", "near"), ("public", "public")):
         for group, of_group in table.groupby("group", sort=False):
             cells = {
-                STAGES[row["stage"]]: _text(measure, row[column])
+                stage_name(found, row["stage"]): _text(measure, row[column])
                 for row in of_group.to_dict("records")
             }
             if any(text != "-" for text in cells.values()):
                 rows.append(PlacingRow(str(group), measure, cells))
     return rows
+
+
+def stage_name(found: Assessment, stage: str) -> str:
+    """What an intruder sees at a stage, in words."""
+    return "already out" if stage == "no_release" and found.out_before else STAGES[stage]
 
 
 def _text(measure: str, value: float) -> str:

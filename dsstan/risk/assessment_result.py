@@ -141,6 +141,20 @@ class Assessment(Shown):
         return reported(self.intruder, self.exact, "known")
 
     @property
+    def sd_alone(self) -> Floats:
+        """The sd left to the same intruder without this release, shape (N,): by the other records
+        and what was published before."""
+        after = self.intruder
+        gained = 0.0 if after.former is None else after.former.known
+        return np.asarray((after.leave_one_out**-2.0 + gained) ** -0.5)
+
+    @property
+    def out_before(self) -> bool:
+        """Whether former releases of the table are counted."""
+        former = None if self.after is None else self.after.former
+        return former is not None and former.releases > 0
+
+    @property
     def sd_before(self) -> Floats | None:
         """The same without protection, shape (N,); None where nothing was protected.
 
@@ -148,6 +162,11 @@ class Assessment(Shown):
         that only the bounds show.
         """
         return None if self.before is None else reported(self.before, self.exact_before, "fixed")
+
+    @property
+    def least_sd_before(self) -> Floats | None:
+        """The same by the lower bound, as :attr:`sd` has it after protection, shape (N,)."""
+        return None if self.before is None else reported(self.before, self.exact_before, "known")
 
     @property
     def compared(self) -> Indices:
@@ -180,11 +199,17 @@ class Assessment(Shown):
         """
         if self.least_sd is None or self.after is None:
             return "not judged"
-        if self.below_floor.size or self.named_too_surely.size:
+        if self.below_floor.size or self.named_too_surely.size or self.laid_bare:
             return "missed"
         former = self.after.former
         uncounted = former is not None and (former.unjudged > 0 or bool(former.uncounted))
         return "not judged" if uncounted or self.fit_failed or self.codes else "met"
+
+    @property
+    def laid_bare(self) -> tuple[str, ...]:
+        """Columns of which true values go out in one release and copies in another, in words."""
+        former = None if self.after is None else self.after.former
+        return () if former is None else former.laid_bare
 
     @property
     def why(self) -> str:
@@ -193,7 +218,9 @@ class Assessment(Shown):
         if former is None:
             return self._why_alone()
         alone = ", ".join(filter(None, [self._why_alone(), str(former)]))
-        if not former.uncounted or (self.least_sd is None and not former.laid_bare):
+        if former.laid_bare:
+            return f"{former.uncounted}. No number counts that; by itself, {alone}"
+        if not former.alike or self.least_sd is None:
             return alone
         if self.verdict == "not judged":
             return f"{former.uncounted}; by itself, {alone}"
@@ -363,7 +390,7 @@ class Assessment(Shown):
         public: dict[str, Mapping[str, float]] = {}
         protected = self.release.protected
         if self.after is not None:
-            sds["no_release"] = self.after.leave_one_out
+            sds["no_release"] = self.sd_alone
         if self.before is not None and protected:
             sds["unrestricted"] = self.sd_before
             alike["unrestricted"] = reported(self.before, self.exact_before, "known")
@@ -380,13 +407,13 @@ class Assessment(Shown):
         """The record whose interval the release shortens most.
 
         ``position``, ``flagged``; ``alone`` and ``within``, within what share of its value it is
-        placed without and with the release; ``exact``, whether the latter is no lower bound. None
-        without an intruder. Confidential.
+        placed without and with the release (what was published before counts in both);
+        ``exact``, whether the latter is no lower bound. None without an intruder. Confidential.
         """
         if self.after is None:
             return None
         problem = self.release.problem
-        alone, within = (half_width(problem, sd) for sd in (self.after.leave_one_out, self.sd))
+        alone, within = (half_width(problem, sd) for sd in (self.sd_alone, self.sd))
         with np.errstate(invalid="ignore"):
             row = int(np.argmin(np.nan_to_num(within / alone, nan=np.inf)))
         return {
@@ -405,8 +432,8 @@ class Assessment(Shown):
         flagged = "a flagged" if one["flagged"] else "an unflagged"
         by = "" if one["exact"] else ", by the lower bound"
         return (
-            f"learns most of {flagged} record: {placed_within(one['alone'])} without a release, "
-            f"{placed_within(one['within'])} with it{by}"
+            f"The release adds most about {flagged} record: placed within "
+            f"{placed_within(one['alone'])} without it, {placed_within(one['within'])} with it{by}"
         )
 
     def summary(self) -> dict[str, Any]:
@@ -553,7 +580,7 @@ class Assessment(Shown):
         """Records that are below the floor without any copy; 0 without a floor."""
         if self.least_sd is None or self.after is None:
             return 0
-        return int(np.sum(self.after.leave_one_out < self.least_sd))
+        return int(np.sum(self.sd_alone < self.least_sd))
 
     @property
     def reach(self) -> str:
@@ -562,7 +589,7 @@ class Assessment(Shown):
             return ""
         if self.hopeless:
             return (
-                f"no release keeps the floor for all: {self.hopeless} are below it without any copy"
+                f"no release keeps the floor for all: {self.hopeless} are below it without this one"
             )
         most = self.largest_release
         if not most:

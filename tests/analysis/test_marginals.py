@@ -58,7 +58,7 @@ def test_the_screen_the_report_and_the_summary_have_original_and_copies(
     assert "rent on its own scale, data beside all copies" in report
     lines = [line.text for line in release_screen(zeros, ds.assess(zeros, progress=False), None)]
     said = " ".join(lines)
-    assert "rent: 90% in 0 to 820, of copies -" in said
+    assert "rent, middle 90%: data 0 to 820, copies -" in said
     assert "zeros 20%, 0%" in said
     assert any(CONDITION in line for line in lines)
 

@@ -224,6 +224,17 @@ def test_a_fit_that_will_fail_is_told_before_any_sampling(inside, confined):  # 
     assert "no-nugget" in result.stdout
 
 
+def test_a_floor_that_nothing_meets_is_told_before_any_sampling(inside, file, confined):  # noqa: F811
+    asked = ("synthesise", file, *MODEL, "--dry-run", "--out", "out", "--floor", "90%")
+    result = inside(*asked)
+    assert result.returncode == 5
+    assert "The run would end in DISCLOSURE: MISSED" in result.stdout
+    assert "no release keeps it for them" in " ".join(result.stdout.split())
+    accepted = inside(*asked, "--accept-below-floor", "--reason", "a test", "--json")
+    assert accepted.returncode == 0
+    assert len(json.loads(accepted.stdout)["missed"]) == 1
+
+
 def test_the_estimate_adds_up_what_the_pieces_took(monkeypatch):
     """Times are given, so that nothing depends on the machine: one copy 1 s, each more 0.5 s."""
     problem = ds.prepare(table_of(40), "log(value) ~ 1", coords=("s1", "s2"))

@@ -12,7 +12,7 @@ from test_command_line import inside  # noqa: F401
 
 from conftest import small_table
 from dsstan.cli.command_line import synthesise
-from dsstan.cli.commands.init import FLOOR, PLACEHOLDERS, job_text
+from dsstan.cli.commands.init import FLOOR, PLACEHOLDERS, job_text, propose
 from dsstan.cli.job import job_keys, read_job
 from dsstan.copies.options import GROUPS
 from dsstan.core.errors import InputError
@@ -128,6 +128,19 @@ def test_a_table_gives_coordinates_distance_and_columns_but_no_value(inside, hom
     said = text + result.stdout + result.stderr
     assert not [v for v in values if v in said]
     assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["North_km", "East_km", "v"], ("East_km", "North_km")),
+        (["x (m)", "X m", "Y m", "v"], ("X m", "Y m")),
+        (["east", "east_km", "north", "north_km"], ("east", "north")),
+        (["team", "form", "v"], None),
+    ],
+)
+def test_coordinates_with_a_unit_in_their_names_are_found(names, found):
+    assert propose(pd.DataFrame([[1.0] * len(names)], columns=names)).coords == found
 
 
 def test_every_column_is_listed_with_what_it_looks_like_above_those_to_publish(inside, place):  # noqa: F811

@@ -59,6 +59,16 @@ def test_a_steward_sees_one_screen_with_verdict_flags_sd_and_floor(inside, relea
     assert [line for line in lines if len(line) > WIDTH and str(release) not in line] == []
 
 
+def test_a_steward_sees_why_a_release_is_not_met(inside, release):  # noqa: F811
+    path = release / "confidential" / "summary.json"
+    summary = json.loads(path.read_text())
+    summary |= {"disclosure_verdict": "missed", "disclosure_reason": "3 of 60 records are below"}
+    path.write_text(json.dumps(summary))
+    said = inside("inspect", release).stdout
+    assert "DISCLOSURE:  MISSED" in said
+    assert "3 of 60 records are below" in said
+
+
 @pytest.mark.parametrize("part", ["public alone", "named public"])
 def test_an_analyst_sees_the_public_part_and_nothing_confidential(inside, release, part):  # noqa: F811
     if part == "public alone":

@@ -43,6 +43,7 @@ from dsstan.release.publication.ledger_note import read_note
 from dsstan.release.publication.ledger_report import tables_in
 from dsstan.release.publication.publish import publish
 from dsstan.release.publication.record_order import fingerprint_of, largest_of_each, record_order
+from dsstan.release.verdicts import placing_rows
 from dsstan.release.write import write_release
 from dsstan.risk.intruder.attacker import MARGIN, attack
 from dsstan.risk.intruder.exact import exact_intruder
@@ -122,6 +123,23 @@ def test_two_releases_of_ten_copies_tell_what_one_of_twenty_does(table):
     np.testing.assert_allclose(both.sd(), one.sd(), rtol=INTERPOLATED)
     ratio = both.sd(variances="known") / one.sd(variances="known")
     np.testing.assert_allclose(ratio, 1.0, atol=NOT_NORMAL)
+
+
+def test_the_table_of_intruders_begins_with_what_is_out_already(table, tmp_path):
+    entered(copies_of(fit_of(table)), tmp_path)
+    release = copies_of(fit_of(table), seed=5)
+    found = ds.assess(release, floor=1e-9, exact=0, progress=False)
+    gained = found.after.former.known
+    assert (gained > 0).all()
+    expected = (found.after.leave_one_out**-2 + gained) ** -0.5
+    np.testing.assert_allclose(found.sd_alone, expected, rtol=EXACT)
+    assert (found.sd_alone < found.after.leave_one_out).all()
+    assert all("already out" in row.cells for row in placing_rows(found))
+    fresh = ds.assess(release, floor=1e-9, exact=0, progress=False, former=False)
+    np.testing.assert_array_equal(fresh.sd_alone, fresh.after.leave_one_out)
+    assert all("no release" in row.cells for row in placing_rows(fresh))
+    assert replace(found, least_sd=1.01 * found.sd_alone).hopeless == 30
+    assert replace(found, least_sd=0.99 * found.sd_alone).hopeless == 0
 
 
 def test_an_sd_without_copies_and_the_largest_release_count_what_is_out(table):
@@ -727,7 +745,7 @@ def test_true_values_beside_copies_of_them_are_named_whatever_they_are_called(
         if true_first
         else f"it publishes the true values of {name}, of which an earlier release has copies"
     )
-    assert found.verdict == "not judged"
+    assert found.verdict == "missed"
     assert said in found.why
     assert said in published_before(second.problem).uncounted
     screen = " ".join(line.text for line in release_screen(second, found, None))
@@ -738,6 +756,8 @@ def test_true_values_beside_copies_of_them_are_named_whatever_they_are_called(
     assert str(refused.value).count(said) == 1
     done = publish(folder, to=tmp_path / "out", reason=REASON)
     assert any(said in one for one in done.against)
+    bare = {one.last.column: (one.left, one.bare_in) for one in tables_in(open_ledger())}
+    assert bare == {"value": (0, "worth"), "worth": (bare["worth"][0], None)}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import textwrap
 import types
 import typing
@@ -48,6 +49,9 @@ PLANAR = (
     ("xcoord", "ycoord"),
 )
 """Names of planar coordinates that are proposed, x first."""
+
+_UNIT = re.compile(r"[ _.]+(m|km|metres?|meters?|feet|ft)$")
+"""A unit at the end of their names."""
 
 FLOOR = "10%"
 """The floor that a new job asks for."""
@@ -235,7 +239,8 @@ def columns_note(table: pd.DataFrame, formula: str | None, coords: tuple[str, st
 def propose(table: pd.DataFrame) -> ColumnGuess:
     """Coordinates by the names of columns, and what else there is for a formula."""
     names = [str(name) for name in table.columns]
-    lower = {name.lower(): name for name in names}
+    lower = {_UNIT.sub("", name.lower()): name for name in names}
+    lower |= {name.lower(): name for name in names}
     first = [name for name in names if is_longitude(name)]
     second = [name for name in names if is_latitude(name)]
     coords, distance = None, None

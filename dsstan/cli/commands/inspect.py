@@ -120,7 +120,12 @@ def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
         verdict, attacker = summary["verdict"], summary["attacker"]
         words = {
             name: None if summary.get(name) is None else str(summary[name])
-            for name in ("fit_verdict", "disclosure_verdict", "accepted_below_floor")
+            for name in (
+                "fit_verdict",
+                "disclosure_verdict",
+                "disclosure_reason",
+                "accepted_below_floor",
+            )
         }
         return {
             "dataset": summary["dataset"],
@@ -188,6 +193,8 @@ def _show(found: Mapping[str, Any]) -> None:
         disclosure + (f"; accepted: {reason}" if reason else ""),
         None if disclosure == "MET" else "yellow",
     )
+    if disclosure != "MET" and mine["disclosure_reason"]:
+        _line("", mine["disclosure_reason"], "yellow")
     _line("Flagged", f"{mine['flagged']} of {found['public']['records']} records")
     within, sd, floor = (mine[name] for name in ("weakest_within", "smallest_sd", "floor"))
     if within is not None:

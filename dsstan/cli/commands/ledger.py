@@ -23,7 +23,11 @@ def ledger_command(ledger: LedgerDir = None, as_json: AsJson = False) -> None:
     tables = [] if found is None else tables_in(found)
     if as_json:
         content = [
-            {"left": one.left, "releases": [_plain(entry) for entry in one.releases]}
+            {
+                "left": one.left,
+                "true_values_in": one.bare_in,
+                "releases": [_plain(entry) for entry in one.releases],
+            }
             for one in tables
         ]
         emit(document("ledger", confidential=True, folder=folder, tables=content))
@@ -58,6 +62,8 @@ def _show(table: TableInLedger) -> None:
 
 def _left(table: TableInLedger) -> str:
     """What is left, in words."""
+    if table.bare_in is not None:
+        return f"Nothing is left: the release of {table.bare_in} published its true values"
     if table.left is None:
         judged = all(entry.judged for entry in table.releases)
         why = "the last release had no floor" if judged else "a release of it was not judged"

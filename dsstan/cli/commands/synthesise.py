@@ -56,6 +56,8 @@ def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: R
         plan.show("synthesise", as_json=how.as_json)
         if plan.failures and not options.accept_failed:
             raise typer.Exit(exit_code_of(ConvergenceError))
+        if plan.missed and not writing.accept_below_floor:
+            raise typer.Exit(exit_code_of(DisclosureError))
         return
     searches = options.protection == SEARCH
     searched: tuple[str, ...] = ()

@@ -58,7 +58,7 @@ def wider_decay(bounds: tuple[float, float], *, low: bool, high: bool) -> str:
     wider = (bounds[0] / 10 if low else bounds[0], bounds[1] * 10 if high else bounds[1])
     rounded = (float(f"{wider[0]:.3g}"), float(f"{wider[1]:.3g}"))
     now = f"{bounds[0]:.3g} to {bounds[1]:.3g} now"
-    return f"{spelled('phi_bounds', rounded, of='priors')} ({now}), or a reason why it ends there"
+    return f"{spelled('phi_bounds', rounded, of='priors')} ({now}); or say why it ends there"
 
 
 def fewer_flagged(nearest: Floats, now: float, unit: str) -> str:

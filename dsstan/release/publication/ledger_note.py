@@ -354,11 +354,13 @@ def ledger_of(note: LedgerNote, named: str | os.PathLike[str] | None) -> Ledger:
     )
 
 
-def ledger_line(folder: str | os.PathLike[str], former: int, uncounted: int = 0) -> str:
+def ledger_line(
+    folder: str | os.PathLike[str], former: int, uncounted: int = 0, *, sure: bool = False
+) -> str:
     """Which ledger was used, and how many former releases of the table it had, or of what may be
-    the table before a correction, or another column of it."""
+    (``sure``: is) the table before a correction, or another column of it."""
     several = "" if former == 1 else "s"
-    also = f", {uncounted} perhaps of the same records" if uncounted else ""
+    also = f", {uncounted}{'' if sure else ' perhaps'} of the same records" if uncounted else ""
     book = open_ledger(folder)
     if book is None or not book.entries():
         return f"Ledger, nothing was published with it yet: {folder}"

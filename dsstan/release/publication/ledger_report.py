@@ -22,11 +22,15 @@ class TableInLedger:
         Its releases, the first published first.
     left
         How many more copies like those of the last release would still leave every record the
-        floor of the last release; None where it had none or was not judged.
+        floor of the last release; None where it had none or was not judged, 0 where true values
+        are out.
+    bare_in
+        The column whose release published the true values of this one; None without any.
     """
 
     releases: tuple[Entry, ...]
     left: int | None
+    bare_in: str | None = None
 
     @property
     def last(self) -> Entry:
@@ -40,13 +44,20 @@ def tables_in(ledger: Ledger) -> list[TableInLedger]:
     Raises InputError if the ledger can't be read.
     """
     tables: list[list[Entry]] = []
-    for entry in ledger.entries():
+    entries = ledger.entries()
+    for entry in entries:
         mine = next((table for table in tables if table[0].same_table(entry)), None)
         if mine is None:
             tables.append([entry])
         else:
             mine.append(entry)
-    return [TableInLedger(tuple(table), _left(ledger, table)) for table in tables]
+    found = []
+    for table in tables:
+        values = table[0].responses
+        bare = next((one.column for one in entries if values in one.collected.values()), None)
+        left = _left(ledger, table) if bare is None else 0
+        found.append(TableInLedger(tuple(table), left, bare))
+    return found
 
 
 def _left(ledger: Ledger, releases: list[Entry]) -> int | None:

@@ -87,8 +87,8 @@ def _accepted(release: Synthesis) -> Iterator[ReportItem]:
             "warning",
             "Nobody is protected",
             "No record is flagged and no noise added: the copies tell all that the model knows.",
-            "Flag isolated records by a shorter distance, or have protection found for a floor "
-            '(protection = "auto").',
+            "Nothing is needed where the floor is the right one and is met. Else flag isolated "
+            'records by a shorter distance, or have protection found (protection = "auto").',
         )
     if release.copies == 1:
         yield ReportItem(
@@ -135,6 +135,15 @@ def _of_risks(release: Synthesis, risks: Assessment) -> Iterator[ReportItem]:
             f"{placed_within(risks.floor_share)}.",
             'Ask for more, such as floor = "10%" (--floor 10%).',
         )
+    for said in risks.laid_bare:
+        yield ReportItem(
+            "failure",
+            "True values go out",
+            f"{_sentence(said)}Whoever has both releases has those values, which no number here "
+            "counts.",
+            "Leave the column out of publish and of the formula, or publish one of the releases "
+            "and no other.",
+        )
     if risks.rose_most is not None:
         yield ReportItem(
             "warning",
@@ -180,7 +189,7 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}. " if text else ""
 
 
-def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
+def data_and_settings(release: Synthesis, risks: Assessment) -> dict[str, dict[str, str]]:
     """Two lists of names and values."""
     problem, fit = release.problem, release.fit
     data = {
@@ -200,7 +209,11 @@ def data_and_settings(release: Synthesis) -> dict[str, dict[str, str]]:
         "Largest distance": f"{figure(problem.d_max, 4)} {problem.unit}",
         **_columns(release),
     }
+    former = None if risks.after is None else risks.after.former
+    counted = [] if former is None else [str(former), former.uncounted]
     chosen = {
+        "Earlier releases": "; ".join(filter(None, counted)) or "none known",
+        "Floor": NOTHING if risks.asked is None else str(risks.asked),
         "Copies, L": f"{release.copies:,}",
         "Rule of the flags": _rule(fit, problem.unit),
         "Flagged": f"{int(fit.flagged.sum()):,} of {problem.n_records:,}",

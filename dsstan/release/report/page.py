@@ -118,7 +118,7 @@ def _context(
         "most_learnt": risks.most_learnt_in_words(),
         "effect": risks.effect_of_protection() if risks.before is not None else None,
         "findings": found,
-        **_content.data_and_settings(release),
+        **_content.data_and_settings(release, risks),
         "posterior": _tables.posterior(fits),
         "checks": _tables.checks(fits),
         "surface_error": figure(max(f.surface_error for f in fits.values())),

@@ -14,7 +14,7 @@ from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.report.pictures import interval
 from dsstan.release.report.records import named
 from dsstan.release.report.words import NOTHING, between, figure, percent, plural
-from dsstan.release.verdicts import placing_rows
+from dsstan.release.verdicts import placing_rows, stage_name
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure, reduction_text
 from dsstan.risk.floors import Floor
@@ -155,9 +155,9 @@ def weakest(table: pd.DataFrame, found: Assessment) -> Table:
             "no.": str(number),
             "record": named(row) + (", flagged" if row["flagged"] else ""),
             **{
-                words: placed_within(row[f"within_{when}"])
-                for when, words in _STAGES.items()
-                if not np.isnan(row[f"within_{when}"])
+                stage_name(found, stage): _placed(row[f"within_{low}"], row[f"within_{high}"])
+                for stage, low, high in _STAGES
+                if not np.isnan(row[f"within_{high}"])
             },
             "by": "exact" if row["row"] in done else "bound",
         }
@@ -166,7 +166,18 @@ def weakest(table: pd.DataFrame, found: Assessment) -> Table:
     return Table(rows, "Placed within, 95% certain", stub="no.", left=("record",))
 
 
-_STAGES = {"none": "no release", "before": "unprotected", "after": "protected"}
+_STAGES = (
+    ("no_release", "none", "none"),
+    ("unrestricted", "least", "before"),
+    ("restricted", "after", "after"),
+)
+"""Stages, and of each the lower and the upper bound."""
+
+
+def _placed(low: float, high: float) -> str:
+    """A half width, or its bounds where they read differently."""
+    least, most = placed_within(low), placed_within(high)
+    return most if least == most else f"{least} to {most.removeprefix('+/-')}"
 
 
 def subgroups(table: pd.DataFrame, response: str) -> Table:

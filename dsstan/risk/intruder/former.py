@@ -69,7 +69,7 @@ class Former:
     def uncounted(self) -> str:
         """What no number counts, in a sentence, the worst of it; empty where nothing."""
         if self.laid_bare:
-            return " and ".join(self.laid_bare)
+            return "; ".join(self.laid_bare)
         if not self.alike:
             return ""
         several = self.alike != 1
