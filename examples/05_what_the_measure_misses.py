@@ -390,8 +390,8 @@ for name, fit in (("none", free), ("continuous", smooth)):
 # 1. Give `floor=0.1` to `assess`. How many copies may be published under each protection?
 # 2. `ds.compare(problem, start=free, distances=(0.005, 0.01, 0.015), protections=("cut",))`
 #    judges rules. How many homes does each flag, and which settings does no other beat?
-# 3. Let `solve_targets(free, 0.05, 20)` of `dsstan.risk.targets` find the smoothing that leaves
-#    every home 0.05 with 20 copies. How many homes does it smooth, and how far? Then ask for
-#    10 copies, and say what the warning means.
+# 3. Let `solve_targets(free, 0.05, 20, seed=4)` of `dsstan.risk.targets` look for the smoothing
+#    that leaves every home 0.05 with 20 copies. How many homes does it smooth, and how far? What
+#    does another seed give? Then ask for 10 copies, and say what the warning means.
 # 4. Fit `gamma=1000` under `paper`, ask `attack(fit, copies=100)` for the sds of the seven,
 #    and compare with `gamma` infinite and with `plug`. What do the copies carry?
