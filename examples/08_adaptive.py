@@ -159,4 +159,5 @@ print(table.round(3).to_string())
 # 1. Let the weights look at the fifth neighbour (`neighbour=5`). Who gains?
 # 2. Fit the step with widths 0.5, 0.25 and 0.15. What happens to phi, and to `fit.nodes`? What
 #    does a width of 0.05 say?
-# 3. Take `protection="preserving"`. Why does `tau_sq` stay where it was?
+# 3. Take `protection="preserving"`, for the step and for the paper's suggestion. For which of them
+#    does `tau_sq` stay where it was without smoothing, and why not for the other?

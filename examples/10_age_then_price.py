@@ -152,5 +152,5 @@ for name, members in {"flagged": near["flagged"], "unflagged": ~near["flagged"]}
 #    what happens to the share of copies near the true age?
 # 2. Change the order: price first, then age given the synthetic price. Does the effect of age
 #    survive in the regression above?
-# 3. Put `I(age**2)` into the formula of price. Do the copies show the bend that you find in the
-#    table?
+# 3. Put `I(age**2)` into the formula of price. Do you find a bend in the table, and in the copies?
+#    What becomes of the prices at the largest synthetic ages?
