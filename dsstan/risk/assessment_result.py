@@ -142,8 +142,10 @@ class Assessment(Shown):
 
     @property
     def sd_alone(self) -> Floats:
-        """The sd left to the same intruder without this release, shape (N,): by the other records
-        and what was published before."""
+        """The sd left to the same intruder without this release, shape (N,).
+
+        By the other records and what was published before.
+        """
         after = self.intruder
         gained = 0.0 if after.former is None else after.former.known
         return np.asarray((after.leave_one_out**-2.0 + gained) ** -0.5)

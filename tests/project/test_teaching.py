@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, tidy_environment
 
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("[0-9]*.py"))
 NUMBER = r"(-?\d+\.?\d*)"
@@ -24,6 +26,33 @@ def test_an_example_opens_with_a_question_and_ends_with_exercises(name):
     assert cells[-1].startswith(" [markdown]")
     exercises = cells[-1].split("# ## Exercises\n")[-1]
     assert 3 <= len(re.findall(r"^# \d\. ", exercises, flags=re.MULTILINE)) <= 4
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_exercise_has_its_solution(name):
+    lesson, solutions = (
+        (ROOT / folder / name).read_text(encoding="utf-8")
+        for folder in ("examples", "examples/solutions")
+    )
+    asked = re.findall(r"^# (\d)\. ", lesson.split("# ## Exercises\n")[-1], flags=re.MULTILINE)
+    assert re.findall(r"^# ## (\d)\. ", solutions, flags=re.MULTILINE) == asked
+
+
+@pytest.mark.nightly("a lesson and its solutions take minutes")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_solutions_run_and_what_they_say_holds(name, tmp_path, request):
+    """Each claim of a solution is an assertion in it."""
+    if "load_san_francisco" in (ROOT / "examples" / name).read_text(encoding="utf-8"):
+        request.getfixturevalue("san_francisco")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "solutions" / name)],
+        env=tidy_environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_copies_of_the_lone_record_are_centred_on_its_truth(printed):
