@@ -20,7 +20,7 @@ from dsstan.risk.intruder.attacker import Attack
 from dsstan.risk.intruder.exact import ExactIntruder
 from dsstan.risk.intruder.proxies import Proxies
 from dsstan.risk.intruder.public_files import PublicFiles
-from dsstan.risk.naming import Naming
+from dsstan.risk.naming import Naming, least_sd_unnamed
 from dsstan.risk.placing import (
     half_width,
     placed_within,
@@ -335,14 +335,26 @@ class Assessment(Shown):
 
     @property
     def largest_release(self) -> int | None:
-        """Most copies that leave every record the floor; None without a floor.
+        """Most copies that leave every record the floor and name no value too surely; None without
+        a floor.
 
         By the lower bounds; at the number released, by the sds reported.
         """
-        if self.least_sd is None or self.after is None:
+        least = self.least_kept
+        if least is None or self.after is None:
             return None
-        most, copies = self.after.largest_release(self.least_sd), self.after.copies
-        return min(most, copies - 1) if self.below_floor.size else max(most, copies)
+        most, copies = self.after.largest_release(least), self.after.copies
+        missed = self.below_floor.size + self.named_too_surely.size
+        return min(most, copies - 1) if missed else max(most, copies)
+
+    @property
+    def least_kept(self) -> Floats | None:
+        """The least sd that every record has to keep, shape (N,): the floor's, or the one by which
+        its value is named just surely enough; None without a floor."""
+        if self.least_sd is None or self.naming is None or self.naming.limit is None:
+            return self.least_sd
+        unnamed = least_sd_unnamed(self.release.problem, self.naming.limit)
+        return np.maximum(self.least_sd, unnamed * self.sd / narrowest(self.sd, self.exact))
 
     @property
     def below_floor(self) -> Indices:

@@ -84,18 +84,20 @@ assert sigma_sq[far].mean() > sigma_sq[~beyond].mean()
 # %% [markdown]
 # ## 3. As many copies as the assessment allows
 #
-# Every record keeps the sd that the floor asks for. The verdict is missed all the same: a few
-# prices can be named exactly with a chance above one half, since prices are rounded and only few
-# are possible. `largest_release` counts the sds alone, so assess the copies that you will publish.
+# Yes. The number rests on lower bounds, so more copies may keep the floor too, and it counts both
+# limits: how closely a record is placed, and how surely a rounded price is named exactly. With 100
+# copies the second one gives way: every record keeps the sd that the floor asks for, and a few
+# prices can be named with a chance above one half.
 
 # %%
 L = found.largest_release
-many = ds.synthesise(kept, copies=L, seed=3, progress=False)
-again = ds.assess(many, floor=FLOOR, progress=False)
-print(f"{L} copies: {again.verdict}, {again.why}")
-print(f"smallest sd {again.sd.min():.3f}, the floor asks for {again.least_sd.max():.3f}")
-assert again.below_floor.size == 0
-assert again.verdict == "missed"
+for count in (L, 100):
+    many = ds.synthesise(kept, copies=count, seed=3, progress=False)
+    again = ds.assess(many, floor=FLOOR, progress=False)
+    print(f"{count} copies: {again.verdict}, {again.why}")
+    print(f"smallest sd {again.sd.min():.3f}, the floor asks for {again.least_sd.max():.3f}")
+    assert again.below_floor.size == 0
+    assert again.verdict == ("met" if count == L else "missed")
 assert 0 < again.named_too_surely.size < 0.1 * problem.n_records
 
 # %% [markdown]

@@ -37,8 +37,6 @@ from dsstan.release.publication.ledger_information import (
 )
 from dsstan.release.publication.record_order import RecordOrder, record_order
 from dsstan.risk.assessment import Assessment
-from dsstan.risk.assessment_result import narrowest
-from dsstan.risk.naming import least_sd_unnamed
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
@@ -152,12 +150,8 @@ def _information_of(risks: Assessment, order: RecordOrder) -> pd.DataFrame:
         known[rows] = np.maximum(known, risks.sd**-2.0 - alone - before)[rows]
         margin[rows] = 1.0
     least = np.full(alone.size, np.nan)
-    if risks.least_sd is not None:
-        least = risks.least_sd * (1.0 + (after.left_out or 0.0))
-        if risks.naming is not None and risks.naming.limit is not None:
-            unnamed = least_sd_unnamed(risks.release.problem, risks.naming.limit)
-            unnamed *= risks.sd / narrowest(risks.sd, risks.exact)
-            least = np.maximum(least, unnamed * (1.0 + (after.left_out or 0.0)))
+    if risks.least_kept is not None:
+        least = risks.least_kept * (1.0 + (after.left_out or 0.0))
     found = pd.DataFrame(
         {
             "alone": alone,
