@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 1. The risk: what does a published copy reveal about a record that stands alone?
 #
-# *Time: 20 minutes. Level: first course: means, variances, a regression. Before it: nothing
-# before it.*
+# *Time: 20 minutes. Level: first course: means, variances, a regression. Before it:
+# nothing.*
 #
 # Section 2 of Quick, Holan and Wikle (2018). An agency keeps a table of places and
 # incomes. It publishes every place as it is, and in place of every income a draw from a
@@ -32,7 +32,8 @@ COPIES = 60 if QUICK else 500
 # %% [markdown]
 # ## The town
 #
-# 500 people on a square of side 1, most of them in a dense part. The model is
+# 500 people on a square of side 1, most of them in a dense part, where 440 are 220 pairs of close
+# neighbours. The model is
 #
 # $$ y_i = \beta_0 + w_i + \varepsilon_i, \qquad
 #    w \sim N(0, \sigma^2 R(\phi)), \qquad \varepsilon_i \sim N(0, \tau^2), $$
@@ -77,7 +78,7 @@ print(free)
 # %% [markdown]
 # The map shows the posterior mean of the spatial effect $w$: how far the log income
 # expected at a place lies above or below $\beta_0$. Look at the bottom edge. Around the
-# lone record (in the black square) there is a ring, and nobody else lives in it: one
+# lone record (in the black square) there is a patch, and nobody else lives in it: one
 # person alone made it.
 
 # %%
@@ -163,10 +164,10 @@ print(people["income"].iloc[list(two.values())].round().set_axis(list(two)).to_s
 # %% [markdown]
 # Two cautions. Ten thousand dollars is more than either of the two earns, so any low value at all
 # counts as near, and the share can't show how well a value is known (example 3 meets it again
-# after smoothing). And the share within ten per cent
-# is alike for both, because it is mostly a matter of the width of the copies, which the
-# nugget gives, and not of what they are centred on. The share does not say *whose* value
-# the copies are centred on: that is the next question.
+# after smoothing). And the share within ten per cent is not far apart for both, because it is
+# mostly a matter of the width of the copies, which the nugget gives, and not of what they are
+# centred on. The share does not say *whose* value the copies are centred on: that is the next
+# question.
 #
 # ## What of a record's own deviation does a copy keep?
 #

@@ -154,7 +154,7 @@ show(
 #
 # ## From 0 to infinity
 #
-# Now fit the restricted model at several $\gamma$. All of them hold $\phi$ at the median of
+# Now fit the restricted model at several $\gamma$. All of these fits hold $\phi$ at the median of
 # the unrestricted fit, so nothing but $\gamma$ differs.
 
 # %%

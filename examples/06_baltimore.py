@@ -110,8 +110,8 @@ show(
 # The unrestricted fit shows how far the spatial effect reaches. The paper's rule takes M from a
 # correlation of 0.20; a distance is easier to explain, and does not move with the posterior.
 #
-# Protection `"preserving"` gives the variance that smoothing removes back as noise, so that a
-# flagged sale keeps no more than its ordinary pull on the coefficients.
+# Protection `"preserving"` adds the variance that smoothing removes as noise of that sale, so that
+# a flagged sale keeps no more than its ordinary pull on the coefficients.
 
 # %%
 SHORTEST = 15  # effective range, thousands of feet
@@ -167,8 +167,10 @@ found = ds.assess(release, floor=FLOOR, progress=False)
 print(found)
 
 # %% [markdown]
-# The shares at the end are counted: of few flagged records and few copies they are mostly chance.
-# The numbers above them are computed from the law of the copies.
+# The shares at the end are counted among the copies: with two flagged records and few copies they
+# are mostly chance. "Less safe" are records of which the protected copies reveal more than the
+# unprotected ones: protecting one record can expose another. The numbers above the shares
+# are computed from the law of the copies.
 #
 # ## What the copies keep
 #

@@ -7,15 +7,15 @@ the floor. Neither stands for the other. Screens and the report share these word
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dsstan.core.display import per_cent
 from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.conditions import conditions, fit_verdict
 from dsstan.risk.assessment_result import Assessment
-from dsstan.risk.placing import NEAR, STAGES, placed_within
+from dsstan.risk.placing import NEAR, STAGES, placed_between
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
@@ -138,7 +138,7 @@ def placing_rows(found: Assessment) -> list[PlacingRow]:
     for measure, column in (("weakest", "within"), ("near", "near"), ("public", "public")):
         for group, of_group in table.groupby("group", sort=False):
             cells = {
-                stage_name(found, row["stage"]): _text(measure, row[column])
+                stage_name(found, row["stage"]): _text(measure, row, column)
                 for row in of_group.to_dict("records")
             }
             if any(text != "-" for text in cells.values()):
@@ -151,8 +151,10 @@ def stage_name(found: Assessment, stage: str) -> str:
     return "already out" if stage == "no_release" and found.out_before else STAGES[stage]
 
 
-def _text(measure: str, value: float) -> str:
-    """One number of a row."""
-    if math.isnan(value):
+def _text(measure: str, row: Mapping[Any, Any], column: str) -> str:
+    """One cell of a row."""
+    if math.isnan(row[column]):
         return "-"
-    return placed_within(value) if measure == "weakest" else per_cent(value)
+    if measure == "weakest":
+        return placed_between(row["least"], row[column])
+    return per_cent(row[column])

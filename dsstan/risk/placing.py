@@ -23,6 +23,7 @@ __all__ = [
     "STAGES",
     "chance_near",
     "half_width",
+    "placed_between",
     "placed_within",
     "placing_by_stage",
     "placing_table",
@@ -105,17 +106,18 @@ def placing_table(
     public
         By stage and group the share that the public files alone place near the truth.
     alike
-        By stage the sds behind ``near`` where they are others than those behind ``within``: of the
-        same kind, exact or lower bounds, as those of the stage it is compared with.
+        By stage the sds behind ``near`` and ``least`` where they are others than those behind
+        ``within``, which may be upper bounds: of the same kind, exact or lower bounds, as those of
+        the stage it is compared with.
 
     Returns
     -------
     DataFrame
         Columns ``group``, ``stage``; ``within`` and ``sd``, half the 95% interval as a share of the
         value and the sd of the record that the release leaves most narrowly placed, the same record
-        at every stage; ``near``, the share of records placed within 10% of the truth, by their own
-        estimate or by the public files alone, whichever does better; ``public``. NaN where there is
-        no number.
+        at every stage; ``least``, the least ``within`` can be, where it is a bound; ``near``, the
+        share of records placed within 10% of the truth, by their own estimate or by the public
+        files alone, whichever does better; ``public``. NaN where there is no number.
     """
     rows = []
     known = problem.observed
@@ -127,9 +129,10 @@ def placing_table(
         for stage, sd in sds.items():
             share = public.get(stage, {}).get(group, np.nan)
             row: dict[str, Any] = {"group": group, "stage": stage, "public": share}
-            row |= dict.fromkeys(("within", "sd", "near"), np.nan)
+            row |= dict.fromkeys(("within", "least", "sd", "near"), np.nan)
             if sd is not None and weakest is not None:
                 row["within"], row["sd"] = half_width(problem, sd)[weakest], sd[weakest]
+                row["least"] = half_width(problem, alike.get(stage, sd))[weakest]
                 row["near"] = chance_near(problem, alike.get(stage, sd))[members].mean()
                 row["near"] = np.fmax(row["near"], share)  # they have the public files too
             rows.append(row)
@@ -155,6 +158,18 @@ def placed_within(share: float) -> str:
     return f"+/-{float(f'{100 * share:.2g}'):,.10g}%"
 
 
+def placed_between(low: float, high: float) -> str:
+    """A half width, or its two bounds where they read differently.
+
+    Examples
+    --------
+    >>> placed_between(0.12, 0.12), placed_between(0.27, 0.42)
+    ('+/-12%', '+/-27% to 42%')
+    """
+    least, most = placed_within(low), placed_within(high)
+    return most if least == most else f"{least} to {most.removeprefix('+/-')}"
+
+
 def placing_by_stage(table: pd.DataFrame) -> pd.DataFrame:
     """The half widths of a :func:`placing_table` as they are printed, one row a group that has any.
 
@@ -164,9 +179,8 @@ def placing_by_stage(table: pd.DataFrame) -> pd.DataFrame:
         One column a stage, by the names of ``STAGES``.
     """
     shown = table.dropna(subset="within")
-    wide = shown.assign(within=shown["within"].map(placed_within)).pivot(
-        index="group", columns="stage", values="within"
-    )
+    said = list(map(placed_between, shown["least"], shown["within"]))
+    wide = shown.assign(within=said).pivot(index="group", columns="stage", values="within")
     stages = [stage for stage in STAGES if stage in wide.columns]
     wide = wide[stages].rename(columns=STAGES).rename_axis(index=None, columns=None)
     return wide.rename(index=lambda group: f"{group} record")

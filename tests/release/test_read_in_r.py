@@ -88,7 +88,7 @@ def test_r_makes_a_release_and_reads_the_whole_folder_back(rscript, tmp_path):
     drive = [rscript, str(ROOT / "examples" / "drive_from_r.R"), "table.csv", FORMULA]
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     run = subprocess.run(
-        [*drive, "east", "north", "0.15", "out"],
+        [*drive, "east", "north", "0.15", "out", "0.1%", "5"],
         capture_output=True,
         text=True,
         check=False,
@@ -97,6 +97,7 @@ def test_r_makes_a_release_and_reads_the_whole_folder_back(rscript, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert "DISCLOSURE: " in run.stdout
+    assert "May it be published? met - every record keeps the floor of 0.1%" in run.stdout
     found = pooled_in_r(rscript, tmp_path / "out")
     report = json.loads((tmp_path / "out" / "confidential" / "summary.json").read_text())
     for term, row in zip(("Intercept", "x"), found.to_dict("records"), strict=True):

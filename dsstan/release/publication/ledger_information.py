@@ -53,6 +53,8 @@ def read_information(path: Path, records: int) -> pd.DataFrame:
     try:
         with open(path, "rb") as stream:
             found = pd.read_parquet(stream)
+    except ImportError:
+        raise  # pyarrow can't be loaded: the file may be fine
     except Exception as error:  # of many kinds
         raise InputError(f"{path} can't be read ({type(error).__name__}): restore it") from None
     columns = [name for name in found.columns if name != PLACE]

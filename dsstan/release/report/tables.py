@@ -18,7 +18,7 @@ from dsstan.release.verdicts import placing_rows, stage_name
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure, reduction_text
 from dsstan.risk.floors import Floor
-from dsstan.risk.placing import half_width, placed_within
+from dsstan.risk.placing import half_width, placed_between, placed_within
 
 if TYPE_CHECKING:
     from dsstan.analysis.marginals import Marginals
@@ -155,7 +155,9 @@ def weakest(table: pd.DataFrame, found: Assessment) -> Table:
             "no.": str(number),
             "record": named(row) + (", flagged" if row["flagged"] else ""),
             **{
-                stage_name(found, stage): _placed(row[f"within_{low}"], row[f"within_{high}"])
+                stage_name(found, stage): placed_between(
+                    row[f"within_{low}"], row[f"within_{high}"]
+                )
                 for stage, low, high in _STAGES
                 if not np.isnan(row[f"within_{high}"])
             },
@@ -172,12 +174,6 @@ _STAGES = (
     ("restricted", "after", "after"),
 )
 """Stages, and of each the lower and the upper bound."""
-
-
-def _placed(low: float, high: float) -> str:
-    """A half width, or its bounds where they read differently."""
-    least, most = placed_within(low), placed_within(high)
-    return most if least == most else f"{least} to {most.removeprefix('+/-')}"
 
 
 def subgroups(table: pd.DataFrame, response: str) -> Table:
