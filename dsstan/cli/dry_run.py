@@ -233,7 +233,7 @@ def _hopeless(rehearsed: Rehearsal, floor: Floor | None, former: Former | None) 
         return ()
     problem = rehearsed.model.problem
     precision = leave_one_out(rehearsed.part.free).sd ** -2.0
-    precision += 0.0 if former is None else former.known
+    precision += 0.0 if former is None else former.fixed
     hopeless = int(np.sum(precision**-0.5 < floor.least_sd(problem)))
     if not hopeless:
         return ()

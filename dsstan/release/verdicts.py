@@ -15,7 +15,7 @@ from dsstan.core.display import per_cent
 from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.conditions import conditions, fit_verdict
 from dsstan.risk.assessment_result import Assessment
-from dsstan.risk.placing import NEAR, STAGES, placed_between
+from dsstan.risk.placing import NEAR, placed_between
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
@@ -138,17 +138,12 @@ def placing_rows(found: Assessment) -> list[PlacingRow]:
     for measure, column in (("weakest", "within"), ("near", "near"), ("public", "public")):
         for group, of_group in table.groupby("group", sort=False):
             cells = {
-                stage_name(found, row["stage"]): _text(measure, row, column)
+                found.stages[row["stage"]]: _text(measure, row, column)
                 for row in of_group.to_dict("records")
             }
             if any(text != "-" for text in cells.values()):
                 rows.append(PlacingRow(str(group), measure, cells))
     return rows
-
-
-def stage_name(found: Assessment, stage: str) -> str:
-    """What an intruder sees at a stage, in words."""
-    return "already out" if stage == "no_release" and found.out_before else STAGES[stage]
 
 
 def _text(measure: str, row: Mapping[Any, Any], column: str) -> str:

@@ -22,6 +22,7 @@ from dsstan.risk.intruder.proxies import Proxies
 from dsstan.risk.intruder.public_files import PublicFiles
 from dsstan.risk.naming import Naming, least_sd_unnamed
 from dsstan.risk.placing import (
+    STAGES,
     half_width,
     placed_within,
     placing_by_stage,
@@ -144,11 +145,26 @@ class Assessment(Shown):
     def sd_alone(self) -> Floats:
         """The sd left to the same intruder without this release, shape (N,).
 
-        By the other records and what was published before.
+        By the other records and what was published before, of which the copies told nothing of
+        the variances: an upper bound where anything was.
         """
+        return self._alone("fixed")
+
+    @property
+    def least_sd_alone(self) -> Floats:
+        """The same by the lower bound, shape (N,)."""
+        return self._alone("known")
+
+    def _alone(self, variances: str) -> Floats:
+        """The same by either bound of what was published before."""
         after = self.intruder
-        gained = 0.0 if after.former is None else after.former.known
+        gained = 0.0 if after.former is None else after.former.information(variances)
         return np.asarray((after.leave_one_out**-2.0 + gained) ** -0.5)
+
+    @property
+    def stages(self) -> Mapping[str, str]:
+        """What an intruder sees at each stage of :meth:`placing`, in words."""
+        return {**STAGES, "no_release": "already out"} if self.out_before else STAGES
 
     @property
     def out_before(self) -> bool:
@@ -404,7 +420,7 @@ class Assessment(Shown):
         public: dict[str, Mapping[str, float]] = {}
         protected = self.release.protected
         if self.after is not None:
-            sds["no_release"] = self.sd_alone
+            sds["no_release"], alike["no_release"] = self.sd_alone, self.least_sd_alone
         if self.before is not None and protected:
             sds["unrestricted"] = self.sd_before
             alike["unrestricted"] = reported(self.before, self.exact_before, "known")
@@ -511,7 +527,7 @@ class Assessment(Shown):
 
     def _card(self) -> Card:
         blocks: list[Part | str] = []
-        placed = placing_by_stage(self.placing())
+        placed = placing_by_stage(self.placing(), self.stages)
         if not placed.empty:
             blocks.append(
                 Part(placed, "An intruder who knows all other records places the weakest")

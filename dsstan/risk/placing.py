@@ -170,19 +170,19 @@ def placed_between(low: float, high: float) -> str:
     return most if least == most else f"{least} to {most.removeprefix('+/-')}"
 
 
-def placing_by_stage(table: pd.DataFrame) -> pd.DataFrame:
+def placing_by_stage(table: pd.DataFrame, stages: Mapping[str, str] = STAGES) -> pd.DataFrame:
     """The half widths of a :func:`placing_table` as they are printed, one row a group that has any.
 
     Returns
     -------
     DataFrame
-        One column a stage, by the names of ``STAGES``.
+        One column a stage, by its name in ``stages``.
     """
     shown = table.dropna(subset="within")
     said = list(map(placed_between, shown["least"], shown["within"]))
     wide = shown.assign(within=said).pivot(index="group", columns="stage", values="within")
-    stages = [stage for stage in STAGES if stage in wide.columns]
-    wide = wide[stages].rename(columns=STAGES).rename_axis(index=None, columns=None)
+    there = [stage for stage in stages if stage in wide.columns]
+    wide = wide[there].rename(columns=stages).rename_axis(index=None, columns=None)
     return wide.rename(index=lambda group: f"{group} record")
 
 

@@ -129,12 +129,15 @@ def test_the_table_of_intruders_begins_with_what_is_out_already(table, tmp_path)
     entered(copies_of(fit_of(table)), tmp_path)
     release = copies_of(fit_of(table), seed=5)
     found = ds.assess(release, floor=1e-9, exact=0, progress=False)
-    gained = found.after.former.known
-    assert (gained > 0).all()
-    expected = (found.after.leave_one_out**-2 + gained) ** -0.5
-    np.testing.assert_allclose(found.sd_alone, expected, rtol=EXACT)
+    for name, least in (("fixed", found.sd_alone), ("known", found.least_sd_alone)):
+        gained = found.after.former.information(name)
+        assert (gained > 0).all()
+        expected = (found.after.leave_one_out**-2 + gained) ** -0.5
+        np.testing.assert_allclose(least, expected, rtol=EXACT)
     assert (found.sd_alone < found.after.leave_one_out).all()
     assert all("already out" in row.cells for row in placing_rows(found))
+    assert "already out" in str(found)
+    assert "no release" not in str(found)
     fresh = ds.assess(release, floor=1e-9, exact=0, progress=False, former=False)
     np.testing.assert_array_equal(fresh.sd_alone, fresh.after.leave_one_out)
     assert all("no release" in row.cells for row in placing_rows(fresh))

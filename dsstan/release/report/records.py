@@ -68,9 +68,9 @@ def record_table(release: Synthesis, risks: Assessment) -> pd.DataFrame:
 
     Columns ``label``, ``row``, ``flagged``, ``neighbour``, ``share_before``, ``share_after``
     and, with an assessment, ``sd_none``, ``sd_before``, ``sd_after``, ``sd_fixed``, ``exposure``,
-    and ``within_none``, ``within_least``, ``within_before`` and ``within_after``, half the
-    intruder's 95% interval as a share of the value: without the release, without protection by the
-    lower and the upper bound, and with it. What there is not is NaN.
+    and half the intruder's 95% interval as a share of the value: without the release by the lower
+    and the upper bound (``within_known``, ``within_none``), without protection by both
+    (``within_least``, ``within_before``), and with it (``within_after``). What there is not is NaN.
     """
     problem, fit = release.problem, release.fit
     found = risks.records
@@ -104,9 +104,10 @@ def record_table(release: Synthesis, risks: Assessment) -> pd.DataFrame:
 
 def _within(release: Synthesis, risks: Assessment) -> dict[str, Floats]:
     """Within what share of its value each record is placed, by the sds that are reported."""
-    sds: dict[str, Floats | None] = dict.fromkeys(("none", "least", "before", "after"))
+    sds: dict[str, Floats | None] = dict.fromkeys(("known", "none", "least", "before", "after"))
     if risks.after is not None:
-        sds = {"none": risks.sd_alone, "least": risks.least_sd_before}
+        sds = {"none": risks.sd_alone, "known": risks.least_sd_alone}
+        sds |= {"least": risks.least_sd_before}
         sds |= {"before": risks.sd_before, "after": risks.sd}
     none = np.full(release.problem.n_records, np.nan)
     return {

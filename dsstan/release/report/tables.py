@@ -14,7 +14,7 @@ from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.report.pictures import interval
 from dsstan.release.report.records import named
 from dsstan.release.report.words import NOTHING, between, figure, percent, plural
-from dsstan.release.verdicts import placing_rows, stage_name
+from dsstan.release.verdicts import placing_rows
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure, reduction_text
 from dsstan.risk.floors import Floor
@@ -155,9 +155,7 @@ def weakest(table: pd.DataFrame, found: Assessment) -> Table:
             "no.": str(number),
             "record": named(row) + (", flagged" if row["flagged"] else ""),
             **{
-                stage_name(found, stage): placed_between(
-                    row[f"within_{low}"], row[f"within_{high}"]
-                )
+                found.stages[stage]: placed_between(row[f"within_{low}"], row[f"within_{high}"])
                 for stage, low, high in _STAGES
                 if not np.isnan(row[f"within_{high}"])
             },
@@ -169,7 +167,7 @@ def weakest(table: pd.DataFrame, found: Assessment) -> Table:
 
 
 _STAGES = (
-    ("no_release", "none", "none"),
+    ("no_release", "known", "none"),
     ("unrestricted", "least", "before"),
     ("restricted", "after", "after"),
 )
