@@ -16,25 +16,26 @@ def check_reached(found: Assessment) -> None:
 
     Raises DisclosureError if a record is below it, or a value can be named too surely.
     """
-    if found.laid_bare and found.verdict == "missed":
+    if found.verdict != "missed":
+        return
+    if found.laid_bare:
         raise DisclosureError(
             f"{'; '.join(found.laid_bare)}. Nothing was written: leave the column out of publish "
             "and of the formula, publish one of the releases and no other, or accept it with "
             "accept_below_floor and a reason (--accept-below-floor --reason TEXT)"
         )
-    if found.verdict == "missed":
-        remarks = found.floor_remarks()
-        if not found.named_too_surely.size:
-            remarks = remarks[:1]
-        more = 'flag or smooth more, let protection = "auto" search (--protection auto), '
-        if found.hopeless:
-            more = "leave a column or those records out, "
-        elif found.largest_release:
-            more = f"release fewer copies, {more}"
-        raise DisclosureError(
-            f"{'. '.join(remarks)}. Nothing was written: {more}lower the floor, or accept "
-            "it with accept_below_floor and a reason (--accept-below-floor --reason TEXT)"
-        )
+    remarks = found.floor_remarks()
+    if not found.named_too_surely.size:
+        remarks = remarks[:1]
+    more = 'flag or smooth more, let protection = "auto" search (--protection auto), '
+    if found.hopeless:
+        more = "leave a column or those records out, "
+    elif found.largest_release:
+        more = f"release fewer copies, {more}"
+    raise DisclosureError(
+        f"{'. '.join(remarks)}. Nothing was written: {more}lower the floor, or accept "
+        "it with accept_below_floor and a reason (--accept-below-floor --reason TEXT)"
+    )
 
 
 def check_reason(accept: bool, reason: str | None) -> None:
