@@ -27,7 +27,10 @@ def check_reached(found: Assessment) -> None:
     remarks = found.floor_remarks()
     if not found.named_too_surely.size:
         remarks = remarks[:1]
-    more = 'flag or smooth more, let protection = "auto" search (--protection auto), '
+    weights = found.release.fit.weights
+    more = "flag or smooth more, "
+    if weights is None or weights.rule != "target":
+        more += 'let protection = "auto" search (--protection auto), '
     if found.hopeless:
         more = "leave a column or those records out, "
     elif found.largest_release:
