@@ -365,8 +365,10 @@ class Assessment(Shown):
 
     @property
     def least_kept(self) -> Floats | None:
-        """The least sd that every record has to keep, shape (N,): the floor's, or the one by which
-        its value is named just surely enough; None without a floor."""
+        """The least sd that every record has to keep, shape (N,); None without a floor.
+
+        The floor's, or that at which its value is named as surely as the limit allows.
+        """
         if self.least_sd is None or self.naming is None or self.naming.limit is None:
             return self.least_sd
         unnamed = least_sd_unnamed(self.release.problem, self.naming.limit)
