@@ -234,6 +234,20 @@ def test_copies_and_what_they_disclose(
     labels=st.sampled_from(["none", "name", "text", "two"]),
 )
 @cases("release")
+@example(  # all records but one have one value
+    table=pd.DataFrame(
+        {
+            "east": [1.3e-7, -1.3e-7, 6.4e-7, 1.0e-7, -5.4e-7, 3.6e-7],
+            "north": [1.30, 0.95, -0.70, -1.27, -0.62, 0.04],
+            "x": [-2.0, -0.0, -1.0, -1.0, -1.0, -0.0],
+            "value": [False, False, False, False, False, True],
+            "kind": list("abbaab"),
+        }
+    ),
+    text="refuse",
+    format="csv",
+    labels="none",
+)
 def test_a_release_is_read_back_as_it_was_written(tmp_path_factory, table, text, format, labels):
     if labels == "name":
         table.index.name = "id"

@@ -6,6 +6,7 @@ out, summed over the nodes of a :class:`dsstan.risk.intruder.variance_grid.Varia
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -16,6 +17,7 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
 from dsstan.core.arrays import Floats, Indices, Truths
+from dsstan.core.errors import InputError
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.protection import removed_variance
 from dsstan.models.result import Fit
@@ -181,6 +183,11 @@ def laws_without_copies(fit: Fit, records: Indices) -> list[ValueLaw]:
         The unrestricted fit, of the exact covariance.
     records
         Positions, of records without a coefficient of their own.
+
+    Raises
+    ------
+    InputError
+        If a law has no finite spread.
     """
     known = _LAWS.setdefault(fit, {})
     missing = np.array([i for i in records.tolist() if i not in known], dtype=np.intp)
@@ -188,6 +195,11 @@ def laws_without_copies(fit: Fit, records: Indices) -> list[ValueLaw]:
         grid = VarianceGrid(fit, missing)
         for k, i in enumerate(missing.tolist()):
             mean, sd = grid.moments(k)
+            if not (math.isfinite(mean) and 0.0 < sd < math.inf):
+                raise InputError(
+                    "what all other records tell of one record has no finite spread, as where they "
+                    "have one value: no intruder can be computed. Model a column of more values"
+                )
             known[i] = ValueLaw(mean, sd, wide_spline(grid, k, mean, sd))
     return [known[i] for i in records.tolist()]
 
