@@ -38,6 +38,9 @@ DRAWN = 3000
 LEVELS = 12
 """A column with so many values at most makes groups of records."""
 
+_SMALL = 1e-3
+"""A middle half that is narrower than so much of the sd sets no width: most values are one."""
+
 _CELLS = 512
 _CURVE = 120
 
@@ -136,7 +139,7 @@ def density_of(problem: Problem, copies: Floats, original: Floats | None = None)
     n = modelled[0].size
     middle = float(np.ptp(np.quantile(modelled[0], [0.25, 0.75]))) / 1.34 if n else 0.0
     whole = float(np.std(modelled[0])) if n else 0.0
-    spread = min(whole, middle) or whole
+    spread = min(whole, middle) if middle > _SMALL * whole else whole
     if n < 2 or spread == 0.0:
         return None
     width = 0.9 * spread * n**-0.2
