@@ -189,21 +189,25 @@ table = pd.DataFrame([described(fit) for fit in fits.values()])
 print(f"truth of the lone record {truth:.2f}")
 print(table.to_string(index=False, float_format=lambda v: f"{v:.3g}"))
 
+
 # %%
-table["gamma"] = pd.Categorical(table["gamma"], list(table["gamma"]))
-show(
-    p9.ggplot(table, p9.aes(x="gamma"))
-    + p9.geom_hline(yintercept=truth, color=RED)
-    + p9.geom_pointrange(p9.aes(y="mean", ymin="low", ymax="high"), color=BLUE, size=0.7)
-    + p9.geom_point(p9.aes(y="x'beta"), shape="D", color=GREY, fill="none", size=3.4)
-    + p9.annotate("text", x=0.55, y=truth - 0.3, label="truth", ha="left", size=9, color=RED)
-    + p9.labs(
-        x="gamma",
-        y="log income of the lone record",
-        title="Mean and 95% interval of the copies (blue); x'beta (hollow)",
+def intervals(rows, title):
+    """The copies of the lone record at each gamma, beside its truth and x'beta."""
+    each = pd.Categorical(rows["gamma"], list(rows["gamma"]))
+    return (
+        p9.ggplot(rows.assign(gamma=each), p9.aes(x="gamma"))
+        + p9.geom_hline(yintercept=truth, color=RED)
+        + p9.geom_pointrange(p9.aes(y="mean", ymin="low", ymax="high"), color=BLUE, size=0.7)
+        + p9.geom_point(p9.aes(y="x'beta"), shape="D", color=GREY, fill="none", size=3.4)
+        + p9.annotate("text", x=0.55, y=truth - 0.3, label="truth", ha="left", size=9, color=RED)
+        + p9.labs(x="gamma", y="log income of the lone record", title=title)
+        + p9.theme_bw()
+        + p9.theme(figure_size=(6.8, 3.8), plot_title=p9.element_text(size=10))
     )
-    + p9.theme_bw()
-    + p9.theme(figure_size=(6.8, 3.8), plot_title=p9.element_text(size=10)),
+
+
+show(
+    intervals(table, "Mean and 95% interval of the copies (blue); x'beta (hollow)"),
     "02_intervals",
 )
 

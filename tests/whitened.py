@@ -21,7 +21,9 @@ def even(data: Mapping[str, Any]) -> dict[str, Any]:
     nodes = np.linspace(-6.0, 6.0, 5)
     ends = [float(np.log(data[name])) for name in ("phi_lower", "phi_upper")]
     r_ends = [float(np.log(data[name])) for name in ("r_lower", "r_upper")]
-    log_phi = np.array(ends[:1]) if ends[0] == ends[1] else np.linspace(ends[0], ends[1], 5)
+    log_phi = (
+        np.array(ends[:1]) if ends[0] == ends[1] else np.linspace(ends[0], ends[1], nodes.size)
+    )
     shape = (log_phi.size, nodes.size)
     return {
         **data,
@@ -29,7 +31,7 @@ def even(data: Mapping[str, Any]) -> dict[str, Any]:
         "M_phi": log_phi.size,
         "z_nodes": nodes,
         "log_phi": log_phi,
-        "log_r": np.tile(np.linspace(r_ends[0], r_ends[1], 5), (shape[0], 1)),
+        "log_r": np.tile(np.linspace(r_ends[0], r_ends[1], nodes.size), (shape[0], 1)),
         "log_sigma_sq": np.zeros(shape),
         "log_scale": np.zeros(shape),
     }

@@ -31,6 +31,7 @@ from dsstan.release.report.words import figure
 from dsstan.release.verdicts import (
     FREE,
     GUESSES_IN_SHORT,
+    KEEP_APART,
     NAMED,
     PlacingRow,
     answer,
@@ -259,10 +260,7 @@ def _floor_line(found: Assessment) -> str:
     """What would meet a floor that is missed, or have the release judged; else nothing."""
     former = None if found.after is None else found.after.former
     if found.laid_bare:
-        return (
-            "Whoever has both releases has those true values: leave the column out of publish and "
-            "of the formula, or publish one of the two and no other"
-        )
+        return f"Whoever has both releases has those true values: {KEEP_APART}"
     if found.verdict == "not judged" and former is not None and former.alike:
         return (
             "If they are the same records, what all of these releases tell together is not known: "
@@ -275,7 +273,7 @@ def _floor_line(found: Assessment) -> str:
     if found.hopeless:
         return f"No release meets the floor: {found.hopeless} records miss it without any copy"
     search = f'protection = "{SEARCH}", which searches'
-    if found.release.fit.weights is not None and found.release.fit.weights.rule == "target":
+    if found.searched:
         search = "a lower floor"
     if found.named_too_surely.size:
         return f"To meet it: fewer copies, more flagged, or {search}"

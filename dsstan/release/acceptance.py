@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from dsstan.core.errors import CONTROL, DisclosureError, DsstanDeprecationWarning, InputError
+from dsstan.release.verdicts import KEEP_APART
 from dsstan.risk.assessment import Assessment
 
 NO_REASON = "no reason was given"
@@ -20,16 +21,14 @@ def check_reached(found: Assessment) -> None:
         return
     if found.laid_bare:
         raise DisclosureError(
-            f"{'; '.join(found.laid_bare)}. Nothing was written: leave the column out of publish "
-            "and of the formula, publish one of the releases and no other, or accept it with "
+            f"{'; '.join(found.laid_bare)}. Nothing was written: {KEEP_APART}, or accept it with "
             "accept_below_floor and a reason (--accept-below-floor --reason TEXT)"
         )
     remarks = found.floor_remarks()
     if not found.named_too_surely.size:
         remarks = remarks[:1]
-    weights = found.release.fit.weights
     more = "flag or smooth more, "
-    if weights is None or weights.rule != "target":
+    if not found.searched:
         more += 'let protection = "auto" search (--protection auto), '
     if found.hopeless:
         more = "leave a column or those records out, "

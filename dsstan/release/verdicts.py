@@ -30,8 +30,13 @@ GUESSES = (
 )
 """Why many near guesses do not contradict a floor that is met."""
 
-GUESSES_IN_SHORT = "A best guess can be near without anybody knowing; the floor is of certainty"
+GUESSES_IN_SHORT = "A best guess can be near without anybody knowing; the floor limits certainty"
 """The same on a screen."""
+
+KEEP_APART = (
+    "leave the column out of publish and of the formula, or publish one of the two and no other"
+)
+"""What to do where a release would publish true values of which another has copies."""
 
 FREE = "Nothing stands against publishing"
 """The answer where both verdicts are good."""

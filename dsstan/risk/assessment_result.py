@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ class Assessment(Shown):
     def sd_alone(self) -> Floats:
         """The sd left to the same intruder without this release, shape (N,).
 
-        By the other records and what was published before, of which the copies told nothing of
+        By the other records and what was published before, as if its copies revealed nothing about
         the variances: an upper bound where anything was.
         """
         return self._alone("fixed")
@@ -197,6 +198,12 @@ class Assessment(Shown):
         return np.intersect1d(after, before)
 
     @property
+    def searched(self) -> bool:
+        """Whether a search for the floor chose whom to flag, so that it is no advice any more."""
+        weights = self.release.fit.weights
+        return weights is not None and weights.rule == "target"
+
+    @property
     def fit_failed(self) -> bool:
         """Whether a fit behind the copies failed its verdict, so that no sd can be relied on."""
         return not all(fit.verdict.passed for fit in self.release.fits.values())
@@ -220,7 +227,7 @@ class Assessment(Shown):
         if self.below_floor.size or self.named_too_surely.size or self.laid_bare:
             return "missed"
         former = self.after.former
-        uncounted = former is not None and (former.unjudged > 0 or bool(former.uncounted))
+        uncounted = former is not None and former.unjudged + former.alike > 0
         return "not judged" if uncounted or self.fit_failed or self.codes else "met"
 
     @property
@@ -363,7 +370,7 @@ class Assessment(Shown):
         missed = self.below_floor.size + self.named_too_surely.size
         return min(most, copies - 1) if missed else max(most, copies)
 
-    @property
+    @cached_property
     def least_kept(self) -> Floats | None:
         """The least sd that every record has to keep, shape (N,); None without a floor.
 
@@ -423,9 +430,9 @@ class Assessment(Shown):
         protected = self.release.protected
         if self.after is not None:
             sds["no_release"], alike["no_release"] = self.sd_alone, self.least_sd_alone
-        if self.before is not None and protected:
-            sds["unrestricted"] = self.sd_before
-            alike["unrestricted"] = reported(self.before, self.exact_before, "known")
+        least = self.least_sd_before
+        if least is not None and protected:
+            sds["unrestricted"], alike["unrestricted"] = self.sd_before, least
         if self.public_before is not None and protected:
             public["unrestricted"] = self.public_before.placed()
         last = "restricted" if protected else "unrestricted"

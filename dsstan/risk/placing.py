@@ -131,9 +131,10 @@ def placing_table(
             row: dict[str, Any] = {"group": group, "stage": stage, "public": share}
             row |= dict.fromkeys(("within", "least", "sd", "near"), np.nan)
             if sd is not None and weakest is not None:
+                least = alike.get(stage, sd)
                 row["within"], row["sd"] = half_width(problem, sd)[weakest], sd[weakest]
-                row["least"] = half_width(problem, alike.get(stage, sd))[weakest]
-                row["near"] = chance_near(problem, alike.get(stage, sd))[members].mean()
+                row["least"] = half_width(problem, least)[weakest]
+                row["near"] = chance_near(problem, least)[members].mean()
                 row["near"] = np.fmax(row["near"], share)  # they have the public files too
             rows.append(row)
     return pd.DataFrame(rows)

@@ -9,13 +9,12 @@ from pathlib import Path
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
 lesson = runpy.run_path(str(LESSON))
-ds, np, pd, p9 = (lesson[name] for name in ("ds", "np", "pd", "p9"))
+ds, np, pd = (lesson[name] for name in ("ds", "np", "pd"))
 problem, free, flags, fits = (lesson[n] for n in ("problem", "free", "flags", "fits"))
 nearest, alone, truth = (lesson[name] for name in ("nearest", "alone", "truth"))
 sigma_sq, tau_sq, GAMMAS = (lesson[name] for name in ("sigma_sq", "tau_sq", "GAMMAS"))
 alpha_from_gamma, gamma_from_alpha = lesson["alpha_from_gamma"], lesson["gamma_from_alpha"]
 described, table, show = (lesson[name] for name in ("described", "table", "show"))
-RED, BLUE, GREY = (lesson[name] for name in ("RED", "BLUE", "GREY"))
 print("\n\nSolutions")
 
 # %% [markdown]
@@ -124,22 +123,8 @@ kept = {
 }
 preserving = pd.DataFrame([described(fit) for fit in kept.values()])
 print(preserving.to_string(index=False, float_format=lambda v: f"{v:.3g}"))
-preserving["gamma"] = pd.Categorical(preserving["gamma"], list(preserving["gamma"]))
-show(
-    p9.ggplot(preserving, p9.aes(x="gamma"))
-    + p9.geom_hline(yintercept=truth, color=RED)
-    + p9.geom_pointrange(p9.aes(y="mean", ymin="low", ymax="high"), color=BLUE, size=0.7)
-    + p9.geom_point(p9.aes(y="x'beta"), shape="D", color=GREY, fill="none", size=3.4)
-    + p9.annotate("text", x=0.55, y=truth - 0.3, label="truth", ha="left", size=9, color=RED)
-    + p9.labs(
-        x="gamma",
-        y="log income of the lone record",
-        title="preserving: mean and 95% interval of the copies (blue); x'beta (hollow)",
-    )
-    + p9.theme_bw()
-    + p9.theme(figure_size=(6.8, 3.8), plot_title=p9.element_text(size=10)),
-    "02_solution_intervals",
-)
+title = "preserving: mean and 95% interval of the copies (blue); x'beta (hollow)"
+show(lesson["intervals"](preserving, title), "02_solution_intervals")
 for name in ("x'beta", "tau_sq"):
     paper, same = (np.ptp(rows[name]) for rows in (table, preserving))
     print(f"{name}: moves by {paper:.3f} under paper, by {same:.3f} under preserving")

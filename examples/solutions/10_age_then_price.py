@@ -122,7 +122,7 @@ bent_problem = ds.prepare(homes, f"log(price) ~ {SIZE} + scale(age) + I(age**2)"
 bent_free = ds.fit(bent_problem, seed=31, adapt_delta=0.95, **options)
 flags = ds.flag_isolated(bent_free, distance=ALONE)
 bent_fit = ds.fit(bent_problem, weights=flags, start=bent_free, seed=32, **options)
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     bent = ds.synthesise(bent_fit, COPIES, seed=33, given=ages, progress=False)
     found = ds.utility(bent)
@@ -133,7 +133,7 @@ for source in ("original", "restricted"):
         f"{source:<10} {square} {line['estimate']:+.1e} ({line['low']:+.1e}, {line['high']:+.1e})"
     )
     assert line["low"] < 0 < line["high"]
-for warning in told[:1]:
+for warning in caught[:1]:
     print("warning:", warning.message)
 oldest = ages.values.max() / truth.max()
 straight, dearest = (release.values.max() / homes["price"].max() for release in (both, bent))

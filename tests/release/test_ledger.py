@@ -37,6 +37,7 @@ from dsstan.release.publication.ledger_information import (
     GROUPS,
     PLACE,
     read_information,
+    read_places,
     sd_left,
 )
 from dsstan.release.publication.ledger_note import read_note
@@ -794,3 +795,15 @@ def test_true_values_are_known_where_the_table_is_read_by_row_groups(table, tmp_
     assert "price" not in problem.table
     [said] = published_before(problem).laid_bare
     assert said.startswith("it publishes the true values of price")
+
+
+@pytest.mark.parametrize("read", [read_information, read_places])
+def test_a_library_that_can_not_be_loaded_is_no_damage_of_a_file(tmp_path, monkeypatch, read):
+    (tmp_path / "one.parquet").write_bytes(b"whatever")
+
+    def missing(*arguments, **options):
+        raise ImportError("pyarrow")
+
+    monkeypatch.setattr(pd, "read_parquet", missing)
+    with pytest.raises(ImportError, match="pyarrow"):
+        read(tmp_path / "one.parquet", 30)

@@ -33,17 +33,19 @@ def published_before(problem: Problem, values: Floats | None = None) -> Former |
     ledger = open_ledger()
     if ledger is None:
         return None
+    key, entries = ledger.key, ledger.entries()
+    if not entries:
+        return None
     order = record_order(problem)
-    responses, places = order.fingerprints(ledger.key)
-    mine = None if values is None else order.name_of(values, ledger.key)
-    found = [one for one in ledger.entries() if one.responses == responses and one.release != mine]
+    responses, places = order.fingerprints(key)
+    mine = None if values is None else order.name_of(values, key)
+    former_ones = [one for one in entries if one.release != mine]
+    found = [one for one in former_ones if one.responses == responses]
     own = problem.response, problem.name, problem.n_records, responses, order.place_numbers
     others = alike(ledger, *own)
     going = [name for name in columns_going_out(problem) if name != problem.response]
-    bare = laid_bare(
-        [one for one in ledger.entries() if one.release != mine],
-        *(problem.response, responses, collected(problem, going, ledger.key)),
-    )
+    going_out = collected(problem, going, key)
+    bare = laid_bare(former_ones, problem.response, responses, going_out)
     truth = problem.original()[order.rows]
 
     def factor(name: str) -> Floats | float:

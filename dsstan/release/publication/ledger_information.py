@@ -82,6 +82,8 @@ def read_places(path: Path, records: int) -> NDArray[np.uint64] | None:
     try:
         with open(path, "rb") as stream:
             found = pd.read_parquet(stream, columns=[PLACE])[PLACE].to_numpy(np.uint64)
+    except ImportError:
+        raise  # as above: the places may well be known
     except Exception:  # of many kinds: an earlier version, or none
         return None
     return found if found.size == records else None

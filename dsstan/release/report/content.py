@@ -14,6 +14,7 @@ from dsstan.release.conditions import conditions
 from dsstan.release.report.tables import meaning, sampler
 from dsstan.release.report.words import NOTHING, figure, plural
 from dsstan.release.settings import settings
+from dsstan.release.verdicts import KEEP_APART
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.placing import placed_within
 from dsstan.table.column_roles import column_roles
@@ -141,8 +142,7 @@ def _of_risks(release: Synthesis, risks: Assessment) -> Iterator[ReportItem]:
             "True values go out",
             f"{_sentence(said)}Whoever has both releases has those values, which no number here "
             "counts.",
-            "Leave the column out of publish and of the formula, or publish one of the releases "
-            "and no other.",
+            _sentence(KEEP_APART).strip(),
         )
     if risks.rose_most is not None:
         yield ReportItem(

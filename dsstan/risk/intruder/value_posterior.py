@@ -197,8 +197,8 @@ def laws_without_copies(fit: Fit, records: Indices) -> list[ValueLaw]:
             mean, sd = grid.moments(k)
             if not (math.isfinite(mean) and 0.0 < sd < math.inf):
                 raise InputError(
-                    "what all other records tell of one record has no finite spread, as where they "
-                    "have one value: no intruder can be computed. Model a column of more values"
+                    "the prediction of one record from all others has no finite spread, as where "
+                    "they have one value: no intruder can be computed. Model another column"
                 )
             known[i] = ValueLaw(mean, sd, wide_spline(grid, k, mean, sd))
     return [known[i] for i in records.tolist()]

@@ -38,10 +38,8 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "I": (),
 }
 _OUTERMOST = {"poly", "bs", "ns", "C"}
-CONTEXT: dict[str, Any] = {
-    **ELEMENTWISE,
-    **{name: {**TRANSFORMS, "ns": ns}[name] for name in _OPTIONS},
-}
+_TRANSFORMS = {**TRANSFORMS, "ns": ns}
+CONTEXT: dict[str, Any] = {**ELEMENTWISE, **{name: _TRANSFORMS[name] for name in _OPTIONS}}
 
 ALLOWED_FUNCTIONS = (*ELEMENTWISE, "scale", "center", "poly", "bs", "ns", "C")
 """Functions that a formula may call."""
