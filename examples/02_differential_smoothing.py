@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2. Differential smoothing: how far is a record at risk smoothed, and what becomes of the rest?
 #
-# *Time: 30 minutes. Level: first course. Before it: example 1.*
+# *Time: 30 minutes. Level: second course: Gaussian processes. Before it: example 1.*
 #
 # Section 3 of Quick, Holan and Wikle (2018). The surface reveals a record that stands
 # alone. The paper's remedy smooths such records more than the others: it finds them by a
@@ -34,6 +34,7 @@ from dsstan.release.pictures.save import show
 QUICK = bool(os.environ.get("DSSTAN_QUICK"))  # fewer copies and iterations, for the tests
 COPIES = 40 if QUICK else 150
 RED, BLUE, GREY = "#d7191c", "#0571b0", "#4d4d4d"
+STEPS = "gamma (one step to the next value tried; not to scale)"
 
 problem = ds.prepare(ds.load_simulated(), "log(income) ~ 1", coords=("s1", "s2"), name="simulated")
 free = ds.fit(problem, seed=1, progress=False)
@@ -142,7 +143,11 @@ show(
     + p9.scale_x_log10(labels=lambda breaks: [f"{b:g}" for b in breaks])
     + p9.scale_color_manual({"A_ii": GREY, "alpha": BLUE}, name=" ")
     + p9.scale_linetype_manual({"A_ii": "dashed", "alpha": "solid"}, name=" ")
-    + p9.labs(x="gamma", y="of a flagged record", title="alpha at the unrestricted variances")
+    + p9.labs(
+        x="gamma",
+        y="share of its own deviation kept",
+        title="A flagged record; alpha at the unrestricted variances",
+    )
     + p9.theme_bw()
     + p9.theme(figure_size=(6.8, 3.2), plot_title=p9.element_text(size=10)),
     "02_gamma",
@@ -200,7 +205,7 @@ def intervals(rows, title):
         + p9.geom_pointrange(p9.aes(y="mean", ymin="low", ymax="high"), color=BLUE, size=0.7)
         + p9.geom_point(p9.aes(y="x'beta"), shape="D", color=GREY, fill="none", size=3.4)
         + p9.annotate("text", x=0.55, y=truth - 0.3, label="truth", ha="left", size=9, color=RED)
-        + p9.labs(x="gamma", y="log income of the lone record", title=title)
+        + p9.labs(x=STEPS, y="log income of the lone record", title=title)
         + p9.theme_bw()
         + p9.theme(figure_size=(6.8, 3.8), plot_title=p9.element_text(size=10))
     )
@@ -253,7 +258,7 @@ show(
     + p9.scale_color_manual({"w": BLUE, "w*": "#b35806"}, name="effect\ncarried")
     + p9.scale_shape_manual({"w": "o", "w*": "s"}, name="effect\ncarried")
     + p9.annotate("text", x=0.55, y=truth - 0.35, label="truth", ha="left", size=9, color=RED)
-    + p9.labs(x="gamma", y="copies of the lone record,\nmean and 95% interval (log income)")
+    + p9.labs(x=STEPS, y="copies of the lone record,\nmean and 95% interval (log income)")
     + p9.theme_bw()
     + p9.theme(figure_size=(6.8, 3.6)),
     "02_limit",

@@ -288,7 +288,7 @@ release = ds.synthesise(kept, copies=COPIES, seed=4, progress=False)
 suppressed = ds.synthesise(without, copies=COPIES, seed=5, progress=False)
 show(
     plot_copies(release, outlier)
-    + labs(title="Copies of the outlier", x="log of the income in dollars")
+    + labs(title="Copies of the outlier", x="income in dollars (spaced as its log)")
     + theme(figure_size=(7, 5.4)),
     "03_copies_of_the_outlier",
 )

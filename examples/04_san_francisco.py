@@ -115,7 +115,7 @@ show(
     plot_copies(release, home)
     + labs(
         title=f"Copies of the home at ({longitude:.4f}, {latitude:.4f})",
-        x="log of the price in dollars",
+        x="price in dollars (spaced as its log)",
     )
     + theme(figure_size=(7, 5.4)),
     "04_copies_of_a_home",

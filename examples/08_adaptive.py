@@ -98,6 +98,7 @@ print(pd.DataFrame({name: posterior_row(fit) for name, fit in fits.items()}).T.t
 parts = []
 for name in ("two-stage", "ratio", "alpha 0.2", "step"):
     kept = pd.DataFrame({"distance": flags.nearest, "kept": fits[name].A ** 2, "alone": alone})
+    kept["alone"] = np.where(alone, "stands alone", "has neighbours")
     parts.append(kept[kept["distance"] > 0].assign(fit=name))
 shown = pd.concat(parts)
 print(shown.groupby(["fit", "alone"])["kept"].mean().unstack().round(3).to_string())
@@ -107,7 +108,11 @@ show(
     + geom_point(size=0.9)
     + scale_x_log10()
     + facet_wrap("fit")
-    + labs(x="distance to the nearest neighbour", y="share of the variance of w kept, A squared"),
+    + labs(
+        x="distance to the nearest neighbour (log scale)",
+        y="share of the variance of w kept, A squared",
+        colour="record",
+    ),
     "08_adaptive",
 )
 

@@ -4,16 +4,20 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, attack = (lesson[name] for name in ("ds", "np", "attack"))
 people, problem, free, release = (lesson[n] for n in ("people", "problem", "free", "release"))
 nearest, two, found = (lesson[name] for name in ("nearest", "two", "found"))
 COPIES, plot_copies, show = (lesson[name] for name in ("COPIES", "plot_copies", "show"))
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. The two others who live apart

@@ -4,18 +4,22 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, pd = (lesson[name] for name in ("ds", "np", "pd"))
 problem, free, flags, fits = (lesson[n] for n in ("problem", "free", "flags", "fits"))
 nearest, alone, truth = (lesson[name] for name in ("nearest", "alone", "truth"))
 sigma_sq, tau_sq, GAMMAS = (lesson[name] for name in ("sigma_sq", "tau_sq", "GAMMAS"))
 alpha_from_gamma, gamma_from_alpha = lesson["alpha_from_gamma"], lesson["gamma_from_alpha"]
 described, table, show = (lesson[name] for name in ("described", "table", "show"))
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. The second nearest neighbour

@@ -4,19 +4,23 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 from dsstan.models.weights import alpha_from_gamma
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, pd = (lesson[name] for name in ("ds", "np", "pd"))
 problem, outlier, free, flags = (lesson[n] for n in ("problem", "outlier", "free", "flags"))
 release, mean, found, terms = (lesson[name] for name in ("release", "mean", "found", "terms"))
 COPIES, SAMPLER, REGRESSION = (lesson[name] for name in ("COPIES", "SAMPLER", "REGRESSION"))
 truth = problem.y[outlier]
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. `preserving`

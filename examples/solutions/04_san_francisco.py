@@ -4,11 +4,15 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, pd = (lesson[name] for name in ("ds", "np", "pd"))
 neighbour_distances = lesson["neighbour_distances"]
 homes, problem, FORMULA, SAMPLER = (
@@ -16,7 +20,7 @@ homes, problem, FORMULA, SAMPLER = (
 )
 free, flags, kept, release = (lesson[name] for name in ("free", "flags", "kept", "release"))
 home, M = lesson["home"], lesson["M"]
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. The second nearest neighbour

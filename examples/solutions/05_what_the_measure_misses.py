@@ -4,18 +4,22 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 from dsstan.risk.targets import solve_targets
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, pd, warnings = (lesson[name] for name in ("ds", "np", "pd", "warnings"))
 problem, free, flags, kept = (lesson[name] for name in ("problem", "free", "flags", "kept"))
 seven, others, attack = (lesson[name] for name in ("seven", "others", "attack"))
 releases, found, DRAWS = (lesson[name] for name in ("releases", "found", "DRAWS"))
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. Twice the floor

@@ -4,11 +4,15 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, pd, show = (lesson[name] for name in ("ds", "np", "pd", "show"))
 sales, problem, priors, nearest = (lesson[n] for n in ("sales", "problem", "priors", "nearest"))
 free, kept, release, found, other = (
@@ -18,7 +22,7 @@ FORMULA, FLOOR, COPIES, SAMPLER = (lesson[n] for n in ("FORMULA", "FLOOR", "COPI
 M, SHORTEST = lesson["M"], lesson["SHORTEST"]
 aes, geom_histogram, geom_vline = (lesson[n] for n in ("aes", "geom_histogram", "geom_vline"))
 ggplot, labs, theme, theme_bw = (lesson[n] for n in ("ggplot", "labs", "theme", "theme_bw"))
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. The fireplace in the formula

@@ -4,17 +4,21 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, json = (lesson[name] for name in ("ds", "np", "json"))
 problem, free, kept, flags = (lesson[name] for name in ("problem", "free", "kept", "flags"))
 data, alone, NAMES, limit = (lesson[name] for name in ("data", "alone", "NAMES", "limit"))
 CHAINS, SAMPLES, mean_and_error = (lesson[n] for n in ("CHAINS", "SAMPLES", "mean_and_error"))
 jsonable, private_folder = (lesson[name] for name in ("jsonable", "private_folder"))
-print("\n\nSolutions")
+print("Solutions")
 
 
 def stan_alone(**changes):

@@ -4,20 +4,24 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 from dsstan.core.errors import SurfaceError
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, pd, attack = (lesson[name] for name in ("ds", "np", "pd", "attack"))
 problem, free, fits, alone = (lesson[name] for name in ("problem", "free", "fits", "alone"))
 common, fit_adaptive, posterior_row = (
     lesson[name] for name in ("common", "fit_adaptive", "posterior_row")
 )
 COPIES, DRAWN, DRAWS, table = (lesson[n] for n in ("COPIES", "DRAWN", "DRAWS", "table"))
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. The fifth neighbour

@@ -4,20 +4,24 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 from dsstan.core.errors import InputError
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, pd = (lesson[name] for name in ("ds", "np", "pd"))
 homes, problem, truth = (lesson[name] for name in ("homes", "problem", "truth"))
 free, fit_bracketed, bracket_cost = (lesson[n] for n in ("free", "fit_bracketed", "bracket_cost"))
 COPIES, MILLION, QUICK, SAMPLER = (
     lesson[name] for name in ("COPIES", "MILLION", "QUICK", "SAMPLER")
 )
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. The other end

@@ -4,19 +4,23 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 import warnings
 from pathlib import Path
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, homes, place = (lesson[name] for name in ("ds", "np", "homes", "place"))
 age_problem, age_fit, ages = (lesson[name] for name in ("age_problem", "age_fit", "ages"))
 both, row, ols = (lesson[name] for name in ("both", "row", "ols"))
 ALONE, COPIES, SAMPLES, fit_counts = (
     lesson[name] for name in ("ALONE", "COPIES", "SAMPLES", "fit_counts")
 )
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. The negative binomial

@@ -4,11 +4,15 @@
 # The lesson runs first, so that its names are there.
 
 # %%
+import contextlib
+import io
 import runpy
 from pathlib import Path
 
 LESSON = Path(__file__).parents[1] / Path(__file__).name
-lesson = runpy.run_path(str(LESSON))
+print("The lesson runs, without its output ...")
+with contextlib.redirect_stdout(io.StringIO()):
+    lesson = runpy.run_path(str(LESSON))
 ds, np, flats, problem = (lesson[name] for name in ("ds", "np", "flats", "problem"))
 free, together, decay = (lesson[name] for name in ("free", "together", "decay"))
 left, out, sds, drawn = (lesson[name] for name in ("left", "out", "sds", "drawn"))
@@ -17,7 +21,7 @@ fit_multivariate, COPIES, FORMULA, SAMPLER = (
     lesson[name] for name in ("fit_multivariate", "COPIES", "FORMULA", "SAMPLER")
 )
 OPTIONS = {"protection": "cut", "progress": False, **SAMPLER}
-print("\n\nSolutions")
+print("Solutions")
 
 # %% [markdown]
 # ## 1. A prior that holds the correlations at 0

@@ -256,7 +256,7 @@ def test_the_histograms_hold_every_copy_on_the_modelled_scale(release: Synthesis
         "with protection",
     ]
     np.testing.assert_allclose(rows(bars[1])["value"], np.log(release.values[:, FAR]))
-    assert plot.labels.x == "value"
+    assert plot.labels.x == "value (spaced as its log)"
     assert plot.labels.title == f"Copies of record {FAR} (row {FAR}, counted from 0)"
     scale = plot.scales.get_scales("x")
     ends = np.log([90_000.0, 2_000_000.0])

@@ -233,7 +233,7 @@ def plot_copies(
             labels=partial(own_labels, problem.transform),
         )
         + p9.labs(
-            x=plain_text(problem.response),
+            x=f"{plain_text(problem.response)}{own_spacing(problem.transform)}",
             y="copies",
             title=f"Copies of record {name} (row {record}, counted from 0)",
         )
@@ -277,7 +277,11 @@ def plot_intervals(utility: Utility) -> ggplot:
         + p9.geom_point(size=2.5, color=BLUE)
         + p9.facet_wrap("term", ncol=columns, scales="free_x")
         + p9.scale_x_continuous(expand=(0.08, 0.0))
-        + p9.labs(x=f"estimate and {100 * utility.level:g}% interval", y="")
+        + p9.labs(
+            x=f"estimate and {100 * utility.level:g}% interval",
+            y="",
+            title="The regression of the original (dashed line) beside the copies'",
+        )
         + picture_theme((6.4 if columns == 1 else 9.0, 0.8 + 1.15 * rows))
         + p9.theme(panel_grid_major_y=p9.element_blank(), panel_spacing_x=0.035)
     )
@@ -348,6 +352,11 @@ def own_breaks(transform: ResponseTransform, ends: tuple[float, float]) -> Float
     found = (breaks_log(n=4) if logs else breaks_extended(n=4))((low, high))
     at = transform.forward(np.asarray([v for v in found if low <= v <= high], dtype=np.float64))
     return at[np.isfinite(at)]
+
+
+def own_spacing(transform: ResponseTransform) -> str:
+    """What an axis with :func:`own_labels` says of its spacing, after the column's name."""
+    return "" if transform.name == "identity" else f" (spaced as its {transform.name})"
 
 
 def own_labels(transform: ResponseTransform, breaks: Sequence[float]) -> list[str]:
