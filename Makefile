@@ -16,6 +16,8 @@ LOCKED ?= yes
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= demo-out
+NOTEBOOKS ?= notebooks
+LESSONS ?= $(wildcard examples/[0-9]*.py)
 
 .PHONY: demo test nightly check docs parity bench trust kills notebooks mutants dist lock sbom audit advisories format clean
 
@@ -54,9 +56,11 @@ kills: $(VENV)/.test
 	$(BIN)/python tests/trust_table.py
 
 notebooks: $(VENV)/.docs
-	mkdir -p notebooks
-	for script in examples/[0-9]*.py; do \
-	  $(BIN)/jupytext --to ipynb --execute --output notebooks/$$(basename $$script .py).ipynb $$script || exit 1; \
+	mkdir -p $(NOTEBOOKS)
+	for script in $(LESSONS); do \
+	  notebook=$(NOTEBOOKS)/$$(basename $$script .py).ipynb; \
+	  $(BIN)/jupytext --quiet --to ipynb --set-kernel python3 --output $$notebook $$script && \
+	  $(BIN)/jupyter-execute --inplace $$notebook || exit 1; \
 	done
 
 mutants: $(VENV)/.dev

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,25 @@ def test_every_exercise_has_its_solution(name):
     )
     asked = re.findall(r"^# (\d)\. ", lesson.split("# ## Exercises\n")[-1], flags=re.MULTILINE)
     assert re.findall(r"^# ## (\d)\. ", solutions, flags=re.MULTILINE) == asked
+
+
+def test_make_notebooks_writes_what_a_notebook_printed(tmp_path):
+    """A script that fails stops it."""
+    script = tmp_path / "sums.py"
+    for code, rc in (("print(6 * 7)", 0), ("raise SystemExit('no')", 2)):
+        script.write_text(f"# %%\n{code}\n", encoding="utf-8")
+        done = subprocess.run(
+            ["make", "--old-file=.venv/.docs", "notebooks"]
+            + [f"LESSONS={script}", f"NOTEBOOKS={tmp_path}", f"BIN={Path(sys.executable).parent}"],
+            cwd=ROOT,
+            env=tidy_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == rc, done.stderr
+        if rc == 0:
+            assert '"42\\n"' in (tmp_path / "sums.ipynb").read_text(encoding="utf-8")
 
 
 @pytest.mark.nightly("a lesson and its solutions take minutes")
