@@ -44,9 +44,9 @@ def test_make_notebooks_writes_what_a_notebook_printed(tmp_path):
     script = tmp_path / "sums.py"
     for code, rc in (("print(6 * 7)", 0), ("raise SystemExit('no')", 2)):
         script.write_text(f"# %%\n{code}\n", encoding="utf-8")
+        given = (f"LESSONS={script}", f"NOTEBOOKS={tmp_path}", f"BIN={Path(sys.executable).parent}")
         done = subprocess.run(
-            ["make", "--old-file=.venv/.docs", "notebooks"]
-            + [f"LESSONS={script}", f"NOTEBOOKS={tmp_path}", f"BIN={Path(sys.executable).parent}"],
+            ["make", "--old-file=.venv/.docs", "notebooks", *given],
             cwd=ROOT,
             env=tidy_environment(),
             capture_output=True,
