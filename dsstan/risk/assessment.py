@@ -40,7 +40,8 @@ MOST_EXACT = 60
 protection."""
 
 FEW = 5
-"""Records of each group that are integrated next while the weakest is known by its bound alone."""
+"""Records of each group that are integrated next while the weakest is known by its bound alone;
+twice as many each time."""
 
 OF_MISSING = "no intruder is computed where values are missing"
 """Why a release with missing values has no intruder."""
@@ -180,10 +181,12 @@ def _assess(
             release, records=rows, against=free, bounds=bounds, progress=progress
         )
         found = exact_with_proxies(found, after, proxies)
+        few = FEW
         while not stated and len(found.records) < most:
-            rest = _weaker(release, after, found)
+            rest = _weaker(release, after, found, few)
             if not rest.size:
                 break
+            few *= 2
             more = exact_intruder(
                 release, records=rest.tolist(), against=free, bounds=bounds, progress=False
             )
@@ -237,8 +240,8 @@ def _weakest(release: Synthesis, after: Attack, before: Attack | None, exact: in
     return [int(i) for i in np.unique(np.concatenate(chosen))]
 
 
-def _weaker(release: Synthesis, after: Attack, found: ExactIntruder) -> Indices:
-    """Positions whose lower bound is below every exact sd of their group, five at most of each.
+def _weaker(release: Synthesis, after: Attack, found: ExactIntruder, few: int) -> Indices:
+    """Positions whose lower bound is below every exact sd of their group, a few at most of each.
 
     Without them the weakest record that is reported would be weak by its bound alone.
     """
@@ -250,7 +253,7 @@ def _weaker(release: Synthesis, after: Attack, found: ExactIntruder) -> Indices:
         least = sd[exact].min() if exact.size else np.inf
         open_ = np.flatnonzero(group & ~own & (sd < least))
         open_ = open_[~np.isin(open_, done)]
-        rest.append(open_[np.argsort(sd[open_], kind="stable")[:FEW]])
+        rest.append(open_[np.argsort(sd[open_], kind="stable")[:few]])
     return np.concatenate(rest)
 
 

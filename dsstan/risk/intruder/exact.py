@@ -45,6 +45,7 @@ from dsstan.risk.intruder.value_posterior import (
     laws_without_copies,
     log_marginal,
     normalised,
+    side_by_side,
     spline_of,
 )
 from dsstan.risk.intruder.variance_grid import VarianceGrid
@@ -156,21 +157,26 @@ def exact_intruder(
         advance(0.2)
         law = CopyGrid(fit, rows, release.modelled(), carried, release.noise)
         advance(0.6)
-        found, scale = [], bounds.sd(release.copies)
+        scale = bounds.sd(release.copies)
         narrow = bounds.sd(release.copies, variances="known")
-        for k, i in enumerate(rows):
+
+        def of(k: int) -> dict[str, float]:
+            i = rows[k]
             former = 0.0 if bounds.former is None else float(bounds.former.known[i])
             near, reach = (abs(laws[k].mean) + far * laws[k].sd for far in (NEAR, REACH))
             density = law.log_density(k, near)
             copies = spline_of(density, 0.0, float(narrow[i]), reach, KNOTS)
-            y = float(fit.problem.y[i])
-            found.append(_record(laws[k], copies, y, float(scale[i]), former))
-            advance(0.6 + 0.4 * (k + 1) / rows.size)
+            return _record(laws[k], copies, float(fit.problem.y[i]), float(scale[i]), former)
+
+        found = []
+        for record in side_by_side(of, rows.size):
+            found.append(record)
+            advance(0.6 + 0.4 * len(found) / rows.size)
     table = pd.DataFrame(found, index=bounds.index[rows])
     table.insert(0, "position", rows)
     table.insert(1, "flagged", fit.flagged[rows])
-    table["sd_known"] = bounds.sd(release.copies, variances="known")[rows]
-    table["sd_fixed"] = bounds.sd(release.copies)[rows]
+    table["sd_known"] = narrow[rows]
+    table["sd_fixed"] = scale[rows]
     table["rounding"] = _rounding(release)[rows]
     return ExactIntruder(table.sort_values("sd"), release.copies, time.perf_counter() - begin)
 

@@ -7,8 +7,11 @@ out, summed over the nodes of a :class:`dsstan.risk.intruder.variance_grid.Varia
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,6 +26,8 @@ from dsstan.covariance.protection import removed_variance
 from dsstan.models.result import Fit
 from dsstan.risk.intruder.scale_integral import log_sum_over_nodes
 from dsstan.risk.intruder.variance_grid import Marginal, Spectrum, VarianceGrid, centred
+
+One = TypeVar("One")
 
 REACH = 40.0
 """sds of the law without copies up to which a value may lie: its tails are those of Student's t."""
@@ -170,6 +175,12 @@ class ValueLaw:
     log_density: Callable[[Floats], Floats]
 
 
+def side_by_side(of: Callable[[int], One], count: int) -> Iterator[One]:
+    """What is computed of each record, in their order, on all processors."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        yield from pool.map(of, range(count))
+
+
 _LAWS: WeakKeyDictionary[Fit, dict[int, ValueLaw]] = WeakKeyDictionary()
 """Laws of fits that are still in use, by record."""
 
@@ -193,14 +204,17 @@ def laws_without_copies(fit: Fit, records: Indices) -> list[ValueLaw]:
     missing = np.array([i for i in records.tolist() if i not in known], dtype=np.intp)
     if missing.size:
         grid = VarianceGrid(fit, missing)
-        for k, i in enumerate(missing.tolist()):
+
+        def law(k: int) -> ValueLaw:
             mean, sd = grid.moments(k)
             if not (math.isfinite(mean) and 0.0 < sd < math.inf):
                 raise InputError(
                     "the prediction of one record from all others has no finite spread, as where "
                     "they have one value: no intruder can be computed. Model another column"
                 )
-            known[i] = ValueLaw(mean, sd, wide_spline(grid, k, mean, sd))
+            return ValueLaw(mean, sd, wide_spline(grid, k, mean, sd))
+
+        known.update(zip(missing.tolist(), side_by_side(law, missing.size), strict=True))
     return [known[i] for i in records.tolist()]
 
 
