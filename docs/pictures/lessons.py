@@ -15,7 +15,7 @@ OUT = Path(__file__).with_suffix("")
 CHOSEN = (
     "01_surface",
     "02_gamma",
-    "03_unrestricted_and_restricted",
+    "03_copies_of_the_outlier",
     "04_surfaces",
     "05_protections",
     "06_surface",
