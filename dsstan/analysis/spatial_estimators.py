@@ -17,9 +17,10 @@ from dsstan.core.arrays import Floats
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.covariance.approximations import EXACT_LIMIT, Vecchia
 from dsstan.covariance.correlation import decay_bounds
-from dsstan.covariance.likelihood_surface import Surface, build_surface
-from dsstan.covariance.surface_statistics import best_at, coefficients_at
+from dsstan.covariance.likelihood_surface import Surface
+from dsstan.covariance.surface_statistics import best_at, coefficients_at, exact_statistics
 from dsstan.covariance.vecchia.neighbours import Neighbours
+from dsstan.covariance.window import exact_surface, narrowed_surface
 from dsstan.table.coordinates import largest_distance
 
 R_BOUNDS = (1e-4, 1e4)
@@ -151,19 +152,16 @@ def _maximise(
         )
     phi_range = phi_bounds or decay_bounds(d_max, cov_model)
     if near is None:
-        surface = build_surface(
-            cdist(sites, sites),
-            X,
-            y,
+        exact = exact_statistics(
+            *(cdist(sites, sites), X, y),
             a_diag=np.ones(len(y)),
             protection="none",
-            phi_bounds=phi_range,
-            r_bounds=r_bounds,
             cov_model=cov_model,
+            places=sites,
         )
+        surface, _ = exact_surface(exact, phi_range, r_bounds, cov_model=cov_model)
     else:
         from dsstan.covariance.vecchia.statistics import VecchiaStatistics
-        from dsstan.covariance.window import narrowed_surface
 
         source = VecchiaStatistics.plain(X, y, sites, near, cov_model)
         surface, _ = narrowed_surface(source, phi_range, r_bounds, cov_model=cov_model)

@@ -51,6 +51,7 @@ class Exact(Covariance):
             a_diag=model.A[rows],
             protection=model.protection,
             cov_model=model.cov_model,
+            places=sites,
         )
 
     def latent(self, model: SpatialModel, centre: Parameters) -> Conditional:

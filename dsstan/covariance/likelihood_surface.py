@@ -213,6 +213,7 @@ def interpolate(
     growth: float = 2.0,
     tolerance: float = TOLERANCE,
     seed: int = 0,
+    checks: int = HELD_OUT_PHI,
     advance: Callable[[float], None] | None = None,
 ) -> Surface:
     """Surface of statistics whose error at held-out points is below the tolerance.
@@ -228,8 +229,8 @@ def interpolate(
         to 64 and 112.
     tolerance
         Largest error of the log density accepted.
-    seed
-        Of the held-out points.
+    seed, checks
+        Of the held-out points, and at how many values of phi they lie.
     advance
         Called with the share done, from 0 to 1.
 
@@ -241,7 +242,9 @@ def interpolate(
     g, h = (check_count("nodes", count) for count in nodes)
     while True:
         g = 1 if phi_bounds[0] == phi_bounds[1] else g
-        surface = surface_of(source, phi_bounds, r_bounds, (g, h), seed=seed, advance=advance)
+        surface = surface_of(
+            source, phi_bounds, r_bounds, (g, h), seed=seed, checks=checks, advance=advance
+        )
         if surface.error < tolerance:
             return surface
         if fixed or h >= MOST_NODES[1]:

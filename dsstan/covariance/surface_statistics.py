@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from dsstan.core.arrays import Floats
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.protection import protection_of, removed_variance
@@ -217,6 +217,9 @@ THREADED = 400
 MOST_THREADS = 8
 """Nodes at a time; each holds three matrices of all pairs."""
 
+BLOCK, MANY = 200, 700
+"""Most rows of a block, and rows from which there are blocks."""
+
 
 class Statistics(Protocol):
     """Where the statistics of a surface come from: exact, or an approximation of C."""
@@ -272,20 +275,34 @@ class ExactStatistics:
         group a record.
     contrasts
         What is left of the records within the groups.
+    blocks
+        Positions of rows that lie together, in many rows; every row is in one block.
     """
 
-    smoothed: Callable[[float], Floats]
+    smoothed: Callable[..., Floats]
     rotation: Rotation
     means: Floats | None = None
     contrasts: tuple[Contrasts, ...] = ()
+    blocks: tuple[Indices, ...] = ()
 
     def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
         """Scaled statistics at each phi, shape (H, K)."""
+        return self._each(phi, r, ((),))
+
+    def block_by_block(self, phi: Floats, r: Floats) -> Iterator[Floats]:
+        """As :meth:`at`, as if rows of different blocks were independent: quick, and rough."""
+        return self._each(phi, r, tuple((block,) for block in self.blocks))
+
+    def _each(
+        self, phi: Floats, r: Floats, parts: tuple[tuple[Indices, ...], ...]
+    ) -> Iterator[Floats]:
+        """Statistics at each phi, sums over parts; that of no position has all rows."""
         z = self.rotation.Z if self.means is None else self.means
         within = sum((c.statistics(r) for c in self.contrasts), start=np.zeros(1))
 
         def node(value: float) -> Floats:
-            return node_statistics(self.smoothed(float(value)), z, r) + within
+            each = (node_statistics(self.smoothed(float(value), *p), z[p or ...], r) for p in parts)
+            return sum(each, start=within)
 
         if len(z) < THREADED:
             yield from map(node, phi)
@@ -303,6 +320,7 @@ def exact_statistics(
     a_diag: Floats,
     protection: str,
     cov_model: str = "exponential",
+    places: Floats | None = None,
 ) -> ExactStatistics:
     """Statistics of all pairs of informing records.
 
@@ -314,6 +332,8 @@ def exact_statistics(
         Their design matrix (n, P) and response (n,).
     a_diag, protection, cov_model
         See :func:`smoothed_correlation`.
+    places
+        Of the records, shape (n, 2): many are then put into blocks.
     """
     rotation = rotate(X, y)
     # The first record at each site, then one group for each smoothing there.
@@ -343,9 +363,26 @@ def exact_statistics(
 
     near, scale = distances[np.ix_(first, first)], root * a_diag[first]
 
-    def smoothed(phi: float) -> Floats:
-        m = smoothed_correlation(near, phi, scale, "paper", cov_model)
-        m[np.diag_indices_from(m)] += noise[first]
+    def smoothed(phi: float, some: Indices | None = None) -> Floats:
+        d, a, add = near, scale, noise[first]
+        if some is not None:
+            d, a, add = d[np.ix_(some, some)], a[some], add[some]
+        m = smoothed_correlation(d, phi, a, "paper", cov_model)
+        m[np.diag_indices_from(m)] += add
         return m
 
-    return ExactStatistics(smoothed, rotation, means, contrasts)
+    blocks = _halved(places[first]) if places is not None and first.size >= MANY else ()
+    return ExactStatistics(smoothed, rotation, means, contrasts, tuple(blocks))
+
+
+def _halved(places: Floats) -> Iterator[Indices]:
+    """Positions of places that lie together: the longer side is halved until few are left."""
+    open_ = [np.arange(len(places))]
+    while open_:
+        some = open_.pop()
+        if some.size <= BLOCK:
+            yield some
+            continue
+        side = int(np.argmax(np.ptp(places[some], axis=0)))
+        order = some[np.argsort(places[some, side], kind="stable")]
+        open_ += [order[some.size // 2 :], order[: some.size // 2]]

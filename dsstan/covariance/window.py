@@ -3,28 +3,42 @@
 The error of the interpolated log density grows with N while the posterior shrinks. So the terms
 of some records, each with all its neighbours, give a first surface over the whole range of the
 prior, those of more a second one over the box in which the first is not negligible, and the final
-one, of all records, covers the box in which that one is not.
+one, of all records, covers the box in which that one is not. Of the exact covariance the first
+surface is that of blocks of records, taken as independent of one another: it costs as much as one
+or two nodes of the final one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats, Truths
-from dsstan.core.chebyshev import ChebyshevGrid, log_position_inv
+from dsstan.core.chebyshev import Bounds, ChebyshevGrid, log_position_inv
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.likelihood_surface import TOLERANCE, Surface, first_nodes, interpolate
-from dsstan.covariance.surface_statistics import Statistics, matrix_of
+from dsstan.covariance.surface_statistics import ExactStatistics, Rotation, Statistics, matrix_of
 
-__all__ = ["Window", "narrowed_surface", "profile"]
+__all__ = ["Window", "exact_surface", "narrowed_surface", "profile"]
 
 STAGES = ((10_000, (24, 48)), (40_000, (20, 24)), (200_000, (16, 20)))
 """Records whose terms make a surface before the final one, and its nodes (G, H)."""
+
+OF_BLOCKS = (24, 48)
+"""Nodes (G, H) of the first surface of the exact covariance."""
+
+FEWER = 0.75
+"""Nodes of a narrow exact surface by those in proportion to its box, to begin with."""
+
+HELD_OUT = 4
+"""Values of phi at which a narrow exact surface is checked."""
 
 DROP = 40.0
 """Fall of the log density of such a surface, from its top, at which the next box ends."""
@@ -55,12 +69,12 @@ class PartialStatistics(Statistics, Protocol):
 
 @dataclass(frozen=True)
 class Window:
-    """A box of (phi, r) and where in it the log density is highest."""
+    """A box of (phi, r) and where in it the log density is highest, NaN where nobody looked."""
 
-    phi_bounds: tuple[float, float]
-    r_bounds: tuple[float, float]
-    phi: float
-    r: float
+    phi_bounds: Bounds
+    r_bounds: Bounds
+    phi: float = np.nan
+    r: float = np.nan
 
 
 def profile(
@@ -130,24 +144,67 @@ def narrowed_surface(
         If the tolerance is not met, or the posterior is not found.
     """
     rng, count = np.random.default_rng([seed, 1]), len(source.sites)
-    window = Window(phi_bounds, r_bounds, np.nan, np.nan)
+    window = whole = Window(phi_bounds, r_bounds)
     for size, with_nodes in STAGES:
         if size < count or np.isnan(window.phi):
             some = np.sort(rng.choice(count, min(count, size), replace=False))
-            window = _narrower(source, some, window, with_nodes)
+            part = None if some.size == count else some
+            n = len(source.rotation.Z) if part is None else some.size
+            sums = partial(source.sums, records=part)
+            window = _narrower(sums, source.rotation, n, window, with_nodes)
+    fixed, most = nodes is not None, nodes or first_nodes(cov_model)
+    how: dict[str, Any] = {"tolerance": tolerance, "seed": seed, "advance": advance}
+    return _final(source, window, whole, most, fixed=fixed, **how)
+
+
+def exact_surface(
+    source: ExactStatistics,
+    phi_bounds: Bounds,
+    r_bounds: Bounds,
+    *,
+    nodes: tuple[int, int] | None = None,
+    cov_model: str = "exponential",
+    narrow: bool = True,
+    **how: Any,
+) -> tuple[Surface, Window]:
+    """Surface of the exact covariance, and the part of the range that it covers.
+
+    It is narrowed where there are many records, unless nodes are given or ``narrow`` is False.
+    Parameters and errors are those of :func:`narrowed_surface`.
+    """
+    whole, (g, h) = Window(phi_bounds, r_bounds), nodes or first_nodes(cov_model)
+    held = phi_bounds[0] == phi_bounds[1]
+    if held or not narrow or nodes is not None or not source.blocks:
+        fixed = nodes is not None
+        return interpolate(source, phi_bounds, r_bounds, (g, h), fixed=fixed, **how), whole
+
+    def sums(phi: Floats, r: Floats) -> Floats:
+        with threadpool_limits(limits=1, user_api="blas"):
+            return np.stack(list(source.block_by_block(phi, r)))
+
+    window = _narrower(sums, source.rotation, len(source.rotation.Z), whole, OF_BLOCKS)
+    return _final(source, window, whole, (math.ceil(FEWER * g), h), checks=HELD_OUT, **how)
+
+
+def _final(
+    source: Statistics,
+    window: Window,
+    whole: Window,
+    most: tuple[int, int],
+    *,
+    fixed: bool = False,
+    **how: Any,
+) -> tuple[Surface, Window]:
+    """The surface over a box, wider until the density at its ends is low, and the box.
+
+    ``most`` are the nodes of the whole range, or ``fixed`` those of any box.
+    """
     for _ in range(_WIDENINGS):
+        bounds, nodes = (window.phi_bounds, window.r_bounds), _nodes(window, whole, most)
         surface = interpolate(
-            source,
-            window.phi_bounds,
-            window.r_bounds,
-            nodes or _nodes(window, phi_bounds, r_bounds, first_nodes(cov_model)),
-            fixed=nodes is not None,
-            growth=GROWTH,
-            tolerance=tolerance,
-            seed=seed,
-            advance=advance,
+            source, *bounds, most if fixed else nodes, fixed=fixed, growth=GROWTH, **how
         )
-        wider, found = _checked(surface, window, phi_bounds, r_bounds)
+        wider, found = _checked(surface, window, whole)
         if not wider:
             return surface, found
         window = found
@@ -158,16 +215,17 @@ def narrowed_surface(
 
 
 def _narrower(
-    source: PartialStatistics, some: NDArray[np.int64], window: Window, nodes: tuple[int, int]
+    sums: Callable[[Floats, Floats], Floats],
+    rotation: Rotation,
+    n: int,
+    window: Window,
+    nodes: tuple[int, int],
 ) -> Window:
-    """The part of a box in which the terms of some records are not negligible."""
+    """The part of a box in which rough statistics, as of n records, are not negligible."""
     phi_bounds, r_bounds = window.phi_bounds, window.r_bounds
     g = 1 if phi_bounds[0] == phi_bounds[1] else nodes[0]
     grid = ChebyshevGrid((g, nodes[1]), (phi_bounds, r_bounds))
-    whole = some.size == len(source.sites)
-    sums = source.sums(*grid.points, None if whole else some)
-    n = len(source.rotation.Z) if whole else some.size
-    first = Surface(grid, grid.coefficients(sums), source.rotation, n, np.inf)
+    first = Surface(grid, grid.coefficients(sums(*grid.points)), rotation, n, np.inf)
     at_phi, at_r, density = profile(first, n, phi_bounds, r_bounds)
     there = density > density.max() - DROP
     top = np.unravel_index(int(np.argmax(density)), density.shape)
@@ -188,37 +246,27 @@ def _around(values: Floats, there: Truths, bounds: tuple[float, float]) -> tuple
     return float(values[low]), float(values[high])
 
 
-def _nodes(
-    window: Window,
-    phi_bounds: tuple[float, float],
-    r_bounds: tuple[float, float],
-    all_nodes: tuple[int, int],
-) -> tuple[int, int]:
+def _nodes(window: Window, whole: Window, all_nodes: tuple[int, int]) -> tuple[int, int]:
     """Nodes for a box: in proportion to its sides, and some for the least of boxes."""
     found = []
-    for part, whole, most, least in (
-        (window.phi_bounds, phi_bounds, all_nodes[0], LEAST_NODES[0]),
-        (window.r_bounds, r_bounds, all_nodes[1], LEAST_NODES[1]),
+    for part, range_, most, least in (
+        (window.phi_bounds, whole.phi_bounds, all_nodes[0], LEAST_NODES[0]),
+        (window.r_bounds, whole.r_bounds, all_nodes[1], LEAST_NODES[1]),
     ):
-        wide = np.log(whole[1] / whole[0])
+        wide = np.log(range_[1] / range_[0])
         share = 1.0 if wide == 0 else np.log(part[1] / part[0]) / wide
         found.append(int(min(most, max(least, np.ceil(most * share)))))
     return found[0], found[1]
 
 
-def _checked(
-    surface: Surface,
-    window: Window,
-    phi_bounds: tuple[float, float],
-    r_bounds: tuple[float, float],
-) -> tuple[bool, Window]:
+def _checked(surface: Surface, window: Window, whole: Window) -> tuple[bool, Window]:
     """Whether the box must be wider, and the box: the wider one, or this with its top."""
     phi, r, density = profile(surface, surface.n, window.phi_bounds, window.r_bounds)
     top = np.unravel_index(int(np.argmax(density)), density.shape)
     least = density.max() - EDGE
     along_phi, along_r = density.max(axis=1), density.max(axis=0)
-    new_phi = _wider(window.phi_bounds, phi_bounds, along_phi, least)
-    new_r = _wider(window.r_bounds, r_bounds, along_r, least)
+    new_phi = _wider(window.phi_bounds, whole.phi_bounds, along_phi, least)
+    new_r = _wider(window.r_bounds, whole.r_bounds, along_r, least)
     wider = new_phi != window.phi_bounds or new_r != window.r_bounds
     return wider, Window(new_phi, new_r, float(phi[top[0]]), float(r[top[1]]))
 

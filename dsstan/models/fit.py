@@ -13,9 +13,9 @@ from dsstan.core.errors import DsstanWarning
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import stan_seed
 from dsstan.covariance.approximations import Covariance
-from dsstan.covariance.likelihood_surface import Surface, first_nodes, interpolate
+from dsstan.covariance.likelihood_surface import Surface
 from dsstan.covariance.vecchia.spread import check_spread, kept_seed, spread
-from dsstan.covariance.window import Window, narrowed_surface
+from dsstan.covariance.window import Window, exact_surface, narrowed_surface
 from dsstan.engines import SamplerSettings, gaussian_engine, slow_design
 from dsstan.models.arguments import Request, check_arguments, program_of
 from dsstan.models.checks.conditions import at_window
@@ -169,7 +169,7 @@ def fit(
     if slow is not None:
         warnings.warn(slow, DsstanWarning, stacklevel=2)
     with progress_bar(f"{request.label}: surface", progress) as advance:
-        built = _surface(request, nodes, advance, cluster, resume)
+        built = _surface(request, nodes, advance, cluster, resume, narrow=name == "surface")
     surface, sampled = built.surface, built.sampled(request.priors)
     _LOG.info(
         "%s: program %s on %s, %d of %d records inform it, %d x %d nodes",
@@ -209,15 +209,13 @@ def _seed(
 
 @dataclass(frozen=True)
 class _FitSurface:
-    """A surface and the part of the prior's range that it covers; no part of the exact one's."""
+    """A surface and the part of the prior's range that it covers."""
 
     surface: Surface
-    window: Window | None = None
+    window: Window
 
     def sampled(self, priors: ResolvedPriors) -> ResolvedPriors:
         """The priors cut to the window, as the program takes them."""
-        if self.window is None:
-            return priors
         held = self.window.phi_bounds[0] == self.window.phi_bounds[1]
         phi = priors.phi_bounds if held else self.window.phi_bounds
         return replace(priors, phi_bounds=phi, r_bounds=self.window.r_bounds)
@@ -229,14 +227,14 @@ def _surface(
     advance: Callable[[float], None],
     cluster: Any,
     resume: str | os.PathLike[str] | None,
+    narrow: bool,
 ) -> _FitSurface:
-    """The likelihood surface of the informing records."""
+    """The likelihood surface of the informing records; the program of the records has it whole."""
     source, cov_model = request.covariance.statistics(request), request.cov_model
     ranges = request.phi_bounds, request.priors.r_bounds
-    how: dict[str, Any] = {"seed": stan_seed(request.seed), "advance": advance}
+    how: dict[str, Any] = {"nodes": nodes, "cov_model": cov_model}
+    how |= {"seed": stan_seed(request.seed), "advance": advance}
     if not request.covariance.approximate:
-        first, fixed = nodes or first_nodes(cov_model), nodes is not None
-        return _FitSurface(interpolate(source, *ranges, first, fixed=fixed, **how))
+        return _FitSurface(*exact_surface(source, *ranges, narrow=narrow, **how))
     with spread(source, cluster, resume) as spread_out:
-        found = narrowed_surface(spread_out, *ranges, nodes=nodes, cov_model=cov_model, **how)
-    return _FitSurface(*found)
+        return _FitSurface(*narrowed_surface(spread_out, *ranges, **how))
