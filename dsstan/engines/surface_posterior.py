@@ -234,6 +234,7 @@ class PosteriorTable:
     posterior: SurfacePosterior
     axes: tuple[Floats, Floats]
     density: Floats  # over its largest
+    log_top: float
 
     @classmethod
     def of(cls, data: StanData) -> PosteriorTable:
@@ -253,7 +254,17 @@ class PosteriorTable:
             box = inner
         fine = _spaced(box, tuple((n - 1) * FINER + 1 for n in POINTS))
         values = RectBivariateSpline(*axes, found)(*fine)
-        return cls(posterior, fine, np.exp(values - values.max()))
+        top = float(values.max())
+        return cls(posterior, fine, np.exp(values - top), top)
+
+    @property
+    def log_mass(self) -> float:
+        """Log integral of the density, constants of the likelihood kept."""
+        first, second = self.axes
+        area = (first[1] - first[0]) * (second[1] - second[0])
+        p = self.density
+        mean = 0.25 * (p[:-1, :-1] + p[1:, :-1] + p[:-1, 1:] + p[1:, 1:])
+        return self.log_top + float(np.log(mean.sum() * area))
 
     def propose(self, rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
         """Points (log phi, log r, log sigma_sq), and log density over that of the proposal."""

@@ -24,6 +24,7 @@ from dsstan.models.checks.conditions import Check, most_flagged, reach_note
 from dsstan.models.checks.verdict import diagnose, protection_notes
 from dsstan.models.result import Fit
 from dsstan.models.starts import Begin, initial_values, whitened_starts
+from dsstan.models.wider_range import sd_under_wider_range
 
 F = TypeVar("F", bound=Fit)
 
@@ -46,8 +47,9 @@ class Run:
         Nodes of the surface; (0, 0) without one.
     details
         Settings that warm-up found.
-    tops
-        Separate tops of the posterior of phi and tau_sq / sigma_sq, where they are tabulated.
+    tops, log_mass
+        Separate tops of the posterior of phi and tau_sq / sigma_sq, and the log integral of its
+        density, where they are tabulated.
     """
 
     draws: dict[str, Floats]
@@ -59,6 +61,7 @@ class Run:
     nodes: tuple[int, int] = (0, 0)
     details: tuple[float, ...] = ()
     tops: int = 1
+    log_mass: float | None = None
 
 
 def run_program(
@@ -81,10 +84,10 @@ def run_program(
     ``phi``.
     """
     held, settings, root = request.phi_held, request.settings, request.seed
-    tops = 1
+    tops, log_mass = 1, None
     if program == "surface":
         table = PosteriorTable.of(data)
-        tops = table.modes()
+        tops, log_mass = table.modes(), table.log_mass
         data = {**data, **whitening(table)}
         inits = whitened_starts(request.problem.n_terms, held, settings.chains, root)
     else:
@@ -112,7 +115,11 @@ def run_program(
     shape = drawn.sampler.shape[:2]
     draws["phi"] = drawn["phi"] if held is None else np.full(shape, held)
     sampler, (name, version) = drawn.sampler, (runner.name, runner.version)
-    return Run(draws, sampler, name, version, program, surface_error, nodes, tops=tops)
+    return Run(
+        *(draws, sampler, name, version, program, surface_error, nodes),
+        tops=tops,
+        log_mass=log_mass,
+    )
 
 
 def finish_fit(
@@ -172,7 +179,10 @@ def finish_fit(
         notes = (*protected, *notes)
     phi_stated = request.prior_settings.phi_bounds is not None
     if held is None and not phi_stated:
-        reach = reach_note(draws["phi"], request.priors.phi_bounds)
+        rise = None
+        if run.log_mass is not None and not request.covariance.approximate:
+            rise = sd_under_wider_range(request, draws, run.log_mass)
+        reach = reach_note(draws["phi"], request.priors.phi_bounds, rise)
         notes = (*notes, *([] if reach is None else [reach]))
     if run.tops > 1:
         notes = (

@@ -9,6 +9,7 @@ import re
 
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 from test_command_line import inside  # noqa: F401
 from test_engines import folder_of_programs
@@ -170,6 +171,43 @@ def test_the_low_end_of_the_default_range_decides_little():
     assert np.max(np.abs(np.log(ratio))) < FARTHER
 
 
+def across(decay: float, seed: int) -> pd.DataFrame:
+    """120 records of the unit square, the exponential effect of this decay."""
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(size=(120, 2))
+    d = np.linalg.norm(places[:, None] - places, axis=2)
+    w = np.linalg.cholesky(np.exp(-decay * d) + 1e-10 * np.eye(120)) @ rng.normal(size=120)
+    y = 1.0 + 0.5 * places[:, 0] + w + 0.3 * rng.normal(size=120)
+    return pd.DataFrame({"s1": places[:, 0], "s2": places[:, 1], "x": places[:, 0], "y": y})
+
+
+@pytest.mark.parametrize(
+    ("decay", "seed", "grows"), [(1.5, 2, True), (3.0, 3, True), (15.0, 5, False)]
+)
+def test_a_note_says_how_much_less_certain_a_wider_range_leaves_the_coefficients(
+    decay, seed, grows
+):
+    """As a fit with that range has it: sds of 20,000 independent draws are off by 0.5%."""
+    problem = ds.prepare(across(decay, seed), "y ~ x", coords=("s1", "s2"))
+    how = {"engine": "direct", "samples": 5000, "progress": False}
+    usual = ds.fit(problem, seed=1, **how)
+    low, high = usual.priors.phi_bounds
+    farther = ds.fit(problem, seed=2, priors=ds.Priors(phi_bounds=(low / 10, high)), **how)
+    sds = [fit.draws["beta"].reshape(-1, 2).std(axis=0) for fit in (usual, farther)]
+    most = int(np.argmax(sds[1] / sds[0]))
+    said = [re.search(r"the sd of (\S+) would be (\S+) times", note) for note in usual.notes]
+    found = [(m[1], float(m[2])) for m in said if m]
+    if not grows:
+        assert found == []
+        assert np.max(sds[1] / sds[0]) < 1.03
+        return
+    [(term, times)] = found
+    assert term == problem.terms[most]
+    assert times == pytest.approx(float(np.max(sds[1] / sds[0])), rel=0.05)
+    # The user stated this range: nothing to add.
+    assert not any("would be" in note for note in farther.notes)
+
+
 @pytest.mark.parametrize(
     ("seed", "told"), [(7, True), (2**95 - 1, True), (2**96, False), (None, False)]
 )
@@ -266,7 +304,7 @@ def test_the_command_ends_with_three_and_names_the_condition(inside, tmp_path, c
 def test_a_surface_that_can_not_be_interpolated_ends_with_three(inside, monkeypatch, tmp_path):  # noqa: F811
     """With the tolerance at a value that no interpolation of doubles meets."""
     strict = functools.partial(interpolate, tolerance=1e-18)
-    monkeypatch.setattr("dsstan.models.fit.interpolate", strict)
+    monkeypatch.setattr("dsstan.covariance.window.interpolate", strict)
     small_table(20).to_csv(tmp_path / "in.csv", index=False)
     result = inside("synthesise", tmp_path / "in.csv", *MODEL, *SAMPLER, "--out", tmp_path / "out")
     assert result.returncode == 3, result.stderr

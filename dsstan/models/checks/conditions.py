@@ -33,6 +33,8 @@ LEANING_SHARE = 0.05
 STUCK_SHARE = 0.5
 """Share beyond which the bound decides, and the fit fails."""
 LEANING_ZONE = 0.02
+GROWN = 1.05
+"""Growth of a coefficient's sd under a wider range that is worth a word."""
 NUGGET_RATIO = 1e-3
 """tau_sq / sigma_sq below which a copy repeats its record to three per cent of sigma."""
 NOISE_RATIO = 1e3
@@ -153,8 +155,10 @@ def at_bounds(
     return checks
 
 
-def reach_note(phi: Floats, phi_bounds: tuple[float, float]) -> str | None:
-    """What to know where the decay leans on the low end of its default range; else None.
+def reach_note(
+    phi: Floats, phi_bounds: tuple[float, float], rise: tuple[str, float] | None = None
+) -> str | None:
+    """What to know where the decay reaches the low end of its default range; else None.
 
     Parameters
     ----------
@@ -162,16 +166,26 @@ def reach_note(phi: Floats, phi_bounds: tuple[float, float]) -> str | None:
         Draws, shape (chains, samples).
     phi_bounds
         The default range.
+    rise
+        The term whose sd grows most under a wider range, and by how much
+        (:func:`dsstan.models.wider_range.sd_under_wider_range`).
     """
     low, _ = _ends(phi, phi_bounds)
-    if not LEANING_SHARE < low <= STUCK_SHARE:
-        return None
-    return (
-        "the spatial effect reaches across the whole table, which cannot tell how much farther: "
-        f"{100 * low:.0f}% of the draws of the decay are at the low end of its default range. "
-        "A rule by correlation flags almost nobody here, and one by distance as many as it says; "
-        "phi_bounds gives another range"
-    )
+    said = []
+    if LEANING_SHARE < low <= STUCK_SHARE:
+        said.append(
+            "The spatial effect reaches across the whole table, which cannot tell how much "
+            f"farther: {100 * low:.0f}% of the draws of the decay are at the low end of its "
+            "default range. A rule by correlation flags almost nobody here, and one by distance as "
+            "many as it says; phi_bounds gives another range"
+        )
+    if rise is not None and rise[1] >= GROWN:
+        said.append(
+            "If the range of the decay began at a tenth of its default low end, the sd of "
+            f"{rise[0]} would be {rise[1]:.2g} times as large: its interval may be too narrow"
+        )
+    note = ". ".join(said)
+    return note[0].lower() + note[1:] if note else None
 
 
 def at_window(

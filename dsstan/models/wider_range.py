@@ -1,0 +1,78 @@
+"""How far the coefficients' sds hang on the low end of the decay's default range.
+
+The default prior of the decay ends where the effective range is the largest distance of the table.
+Where the posterior reaches that end, a longer range is as likely, and under it the coefficients are
+less certain: 95% intervals of an intercept then hold the truth less often than they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dsstan.core.arrays import Floats
+from dsstan.core.errors import SurfaceError
+from dsstan.core.seeds import stan_seed
+from dsstan.covariance.likelihood_surface import interpolate
+from dsstan.engines import DirectEngine
+from dsstan.engines.programs import Program
+from dsstan.engines.surface_posterior import PosteriorTable
+from dsstan.models.arguments import Request
+
+WIDER = 10.0
+"""By which factor the range begins earlier."""
+
+NODES = (12, 56)
+NEAR, SHARE = 1.5, 0.002
+"""The share of draws within this factor of the low end, below which no longer range counts."""
+
+
+def sd_under_wider_range(
+    request: Request, draws: Mapping[str, Floats], log_mass: float
+) -> tuple[str, float] | None:
+    """The coefficient whose sd grows most under a range that begins at a tenth of the low end.
+
+    Parameters
+    ----------
+    request, draws
+        Of a Gaussian fit whose decay is free, under the exact covariance.
+    log_mass
+        Log integral of the posterior's density; see
+        :attr:`dsstan.engines.surface_posterior.PosteriorTable.log_mass`.
+
+    Returns
+    -------
+    tuple or None
+        Its term and by how much; None where nothing would move, or where a surface of longer
+        ranges can't be had.
+    """
+    low, high = request.priors.phi_bounds
+    if np.mean(draws["phi"] < NEAR * low) < SHARE:
+        return None
+    bounds = low / WIDER, low
+    source = request.covariance.statistics(request)
+    try:
+        surface = interpolate(source, bounds, request.priors.r_bounds, NODES, checks=2)
+    except SurfaceError:
+        return None
+    beyond: dict[str, Any] = {**surface.stan_data(), **request.priors.stan_data()}
+    # The density of a uniform prior is one over the length of its range.
+    longer = PosteriorTable.of(beyond).log_mass + np.log(bounds[1] - bounds[0])
+    share = 1.0 / (1.0 + np.exp(log_mass + np.log(high - low) - longer))
+    found = DirectEngine().sample(
+        Program("surface"),
+        beyond,
+        settings=replace(request.settings, chains=4, samples=1000),
+        seed=stan_seed(request.seed),
+    )
+    inside = draws["beta"].reshape(-1, draws["beta"].shape[-1])
+    outside = found["beta"].reshape(-1, inside.shape[1])
+    apart = outside.mean(axis=0) - inside.mean(axis=0)
+    variance = (1.0 - share) * inside.var(axis=0) + share * outside.var(axis=0)
+    variance += share * (1.0 - share) * apart**2
+    rise = np.sqrt(variance / inside.var(axis=0))
+    most = int(np.argmax(rise))
+    return request.problem.terms[most], float(rise[most])
