@@ -168,7 +168,7 @@ def reach_note(
         The default range.
     rise
         The term whose sd grows most under a wider range, and by how much
-        (:func:`dsstan.models.wider_range.sd_under_wider_range`).
+        (``dsstan.models.wider_range``).
     """
     low, _ = _ends(phi, phi_bounds)
     said = []
