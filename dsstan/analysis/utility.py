@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from dsstan.analysis.overlap import interval_overlap
+from dsstan.analysis.survey import weighted_least_squares
 from dsstan.copies.result import Synthesis
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.display import Card, Part, Shown
@@ -226,17 +227,30 @@ def ols(X: Floats, y: Floats) -> tuple[Floats, Floats]:
     return coef, np.asarray(np.sum(inverse**2, axis=1) * (residual @ residual) / (n - p))
 
 
-def least_squares(X: Floats, y: Floats, *, level: float = LEVEL) -> Pooled:
-    """Ordinary least squares with intervals, of one data set."""
-    coef, u = ols(X, y)
+def regressed(X: Floats, y: Floats, weights: Floats | None = None) -> tuple[Floats, Floats]:
+    """Coefficients and squared standard errors: :func:`ols`, or with survey weights those of
+    :func:`dsstan.analysis.survey.weighted_least_squares`."""
+    if weights is None:
+        return ols(X, y)
+    coef, covariance = weighted_least_squares(X, y, weights)
+    return coef, np.diag(covariance)
+
+
+def least_squares(
+    X: Floats, y: Floats, *, level: float = LEVEL, weights: Floats | None = None
+) -> Pooled:
+    """Least squares with intervals, of one data set; survey weights have shape (N,)."""
+    coef, u = regressed(X, y, weights)
     df = np.full(coef.size, float(len(y) - coef.size))
     half = stdtrit(df, 0.5 + level / 2) * np.sqrt(u)
     return Pooled(coef, u, df, coef - half, coef + half)
 
 
-def least_squares_of_copies(X: Floats, copies: Iterable[Floats], *, level: float = LEVEL) -> Pooled:
+def least_squares_of_copies(
+    X: Floats, copies: Iterable[Floats], *, level: float = LEVEL, weights: Floats | None = None
+) -> Pooled:
     """The same of each copy, combined; two copies at least."""
-    coefs, variances = zip(*(ols(X, y) for y in copies), strict=True)
+    coefs, variances = zip(*(regressed(X, y, weights) for y in copies), strict=True)
     return combine(np.stack(coefs), np.stack(variances), level=level)
 
 
@@ -253,11 +267,14 @@ class Utility(Shown):
         The regression.
     level
         Of the intervals.
+    weights
+        The column of survey weights by which it is weighted; None where there is none.
     """
 
     table: pd.DataFrame = field(repr=False)
     formula: str
     level: float
+    weights: str | None = field(default=None, kw_only=True)
 
     def get(self, source: str, term: str) -> pd.Series[float]:
         """The row of one source and term.
@@ -277,7 +294,12 @@ class Utility(Shown):
         return row.iloc[0]
 
     def _line(self) -> str:
-        return f"Least squares {self.formula}, {100 * self.level:.0f}% intervals"
+        return f"{self.method}, {100 * self.level:.0f}% intervals"
+
+    @property
+    def method(self) -> str:
+        """The regression in words."""
+        return method_in_words(self.formula, self.weights)
 
     def _card(self) -> Card:
         lines = {}
@@ -287,6 +309,12 @@ class Utility(Shown):
                 r.source: f"{r.estimate:.4g} ({r.low:.4g}, {r.high:.4g})" for r in rows.itertuples()
             }
         return Card(blocks=(Part(pd.DataFrame(lines).T),))
+
+
+def method_in_words(formula: str, weights: str | None) -> str:
+    """Least squares of a formula, and by which survey weights."""
+    by = "" if weights is None else f", weighted by {weights}"
+    return f"Least squares {formula}{by}"
 
 
 def utility(
@@ -301,6 +329,8 @@ def utility(
     The analyses of sections 4 and 5 of Quick, Holan and Wikle (2018), pooled by
     Reiter (2003). Least squares ignores spatial correlation, so all these
     intervals, the original's too, may be far too narrow, the intercept's above all.
+    With survey weights (:func:`dsstan.prepare`) it is that of the population: weighted, with the
+    variance of :func:`dsstan.analysis.survey.weighted_least_squares`.
 
     Parameters
     ----------
@@ -323,7 +353,9 @@ def utility(
     parsed = parsed_for(problem, formula)
     design = build_design(parsed, problem.table, missing=problem.n_missing > 0)
     there = problem.observed  # the original's estimates are those of the records that have one
-    found = least_squares(design.X[there], design.y[there], level=level)
+    weights = problem.survey_weight_values
+    known = None if weights is None else weights[there]
+    found = least_squares(design.X[there], design.y[there], level=level, weights=known)
     rows = term_rows("original", design.terms, found)
     for name, synthesis in sides(release, against).items():
         copies = zip(
@@ -332,7 +364,7 @@ def utility(
         fitted = []
         for number, (X, y) in enumerate(copies, 1):
             _check_terms(X, design, f"copy {number}")
-            fitted.append(ols(X, y))
+            fitted.append(regressed(X, y, weights))
         coefs, variances = zip(*fitted, strict=True)
         pooled = combine(
             np.stack(coefs),
@@ -342,7 +374,9 @@ def utility(
             hide_gaps=synthesis.hide_gaps,
         )
         rows += term_rows(name, design.terms, pooled)
-    return Utility(pd.DataFrame(rows), formula or problem.formula, level)
+    return Utility(
+        pd.DataFrame(rows), formula or problem.formula, level, weights=problem.survey_weights
+    )
 
 
 def _check_terms(X: Floats, design: Design, where: str) -> None:

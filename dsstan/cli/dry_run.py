@@ -45,6 +45,7 @@ from dsstan.risk.intruder.former import Former, published_before
 from dsstan.risk.intruder.leave_one_out import leave_one_out
 from dsstan.table.column_roles import column_roles
 from dsstan.table.problem import Problem
+from dsstan.table.weights_in_formula import missed_in_words
 
 METHOD = (
     "An estimate: posteriors drawn directly, some iterations of the sampler, and one surface node, "
@@ -201,15 +202,16 @@ def plan_release(
         what["ledger"] = ", ".join(filter(None, [str(former), former.uncounted]))
     bare = () if former is None or floor is None else former.laid_bare
     what["columns"] = _columns(problem, going)
+    judged = tuple(filter(None, [missed_in_words(problem)]))
     if problem.n_missing:
         what["missing"] = problem.n_missing
         reason = "each completed table is fitted anew, which no rehearsal measures"
-        return Plan(what, None, reason, (f"{_NOT_JUDGED}: {OF_MISSING}",), missed=bare)
-    judged: tuple[str, ...] = ()
+        judged = (f"{_NOT_JUDGED}: {OF_MISSING}", *judged)
+        return Plan(what, None, reason, judged, missed=bare)
     if floor is None:
-        judged = (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)',)
+        judged = (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)', *judged)
     elif former is not None and former.alike and not bare:
-        judged = (f"{_NOT_JUDGED}: {former.uncounted}",)
+        judged = (f"{_NOT_JUDGED}: {former.uncounted}", *judged)
     slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms, options.sampler)
     if slow is not None:
         return Plan(what, None, slow, judged, missed=bare)
@@ -367,6 +369,18 @@ def _flagged(problem: Problem, options: ReleaseOptions, nearest: Floats) -> int 
     return int(np.sum(flagged))
 
 
+def _survey(problem: Problem) -> str | None:
+    """The survey weights in words, where there are any."""
+    weights = problem.survey_weight_values
+    if weights is None:
+        return None
+    return (
+        f"{problem.survey_weights}: {weights.size} records stand for {weights.sum():.4g} members "
+        f"of the population, and weigh as much as {weights.sum() ** 2 / (weights @ weights):.4g} "
+        "of equal weight"
+    )
+
+
 def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
     """What the table is to the model, and what fits it."""
     program = program_of(problem, options.program or "auto", restricted=False)
@@ -384,6 +398,7 @@ def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
         "cov_model": options.cov_model,
         "engine": engine.name,
         "covariance": choose_covariance(options.covariance, int(there.sum())).name,
+        "survey_weights": _survey(problem),
         "programs": [program_of(problem, restricted=kept) for kept in (False, True)],
         "sampler": f"{options.chains} chains of {options.warmup} + {options.samples}",
     }

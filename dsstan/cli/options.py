@@ -125,7 +125,7 @@ class Source(TableFile):
         """The table with the numbers of the columns that the release needs."""
         with phase("reading"):
             used = needed_columns(self.formula, options.coords or ())
-            return self.read_used(used.union(options.rule_columns))
+            return self.read_used(used.union(options.columns_beside_formula))
 
 
 def check_table(
@@ -135,7 +135,7 @@ def check_table(
 
     ``used`` are those of the formulas and the coordinates, ``made`` those that are synthetic.
     """
-    going = {*used, *(options.publish or ())}
+    going = {*used, *(options.publish or ()), options.survey_weights}
     if options.coords is None:
         going.add(str(geometry_name(table)))
     held = table[[name for name in table.columns if name in going]]

@@ -43,6 +43,7 @@ from dsstan.risk.assessment import Assessment
 from dsstan.risk.disclosure import Disclosure
 from dsstan.risk.placing import NEAR
 from dsstan.table.column_roles import column_roles
+from dsstan.table.weights_in_formula import weights_missed
 
 LINES, WIDTH = 20, 80
 """Lines of the screen, and characters of a line; paths are as long as they are."""
@@ -92,7 +93,7 @@ def release_screen(
     lines += [ScreenLine(text) for text in placing_lines(found)]
     lines += wrapped(_naming_line(found))
     lines += wrapped(found.most_learnt_in_words())
-    lines += wrapped("" if estimates is None else _utility_line(estimates))
+    lines += wrapped("" if estimates is None else _utility_line(release, estimates))
     lines += [ScreenLine(text) for text in column_lines(release)]
     lines += wrapped(_rule(release))
     if found.risen.size:
@@ -124,7 +125,7 @@ def _open_warnings(release: Synthesis, found: Assessment) -> list[str]:
 def step_screen(step: Synthesis, found: Assessment, estimates: Utility | None) -> list[ScreenLine]:
     """The same screen of one synthetic column among several, without verdicts and paths."""
     lines = [ScreenLine(text) for text in placing_lines(found)]
-    texts = [*([] if estimates is None else [_utility_line(estimates)]), values_line(step)]
+    texts = [*([] if estimates is None else [_utility_line(step, estimates)]), values_line(step)]
     texts.append(_rule(step))
     return lines + [part for text in [*texts, _shares_line(found.shares)] for part in wrapped(text)]
 
@@ -172,8 +173,9 @@ def _weaker_first(found: Assessment, rows: list[PlacingRow]) -> Callable[[Placin
     return lambda row: (measures.index(row.measure), groups.index(row.group))
 
 
-def _utility_line(estimates: Utility) -> str:
-    """How far the copies' intervals of the regression overlap the original's; the worst term."""
+def _utility_line(release: Synthesis, estimates: Utility) -> str:
+    """How far the copies' intervals of the regression overlap the original's; the worst term, or
+    that the formula lacks the survey weights."""
     source = "restricted" if "restricted" in set(estimates.table["source"]) else "unrestricted"
     shares = {}
     for term in map(str, dict.fromkeys(estimates.table["term"])):
@@ -181,10 +183,13 @@ def _utility_line(estimates: Utility) -> str:
         both = [(float(row["low"]), float(row["high"])) for row in ends]
         shares[term] = float(interval_overlap(*both).truncated)
     worst = min(shares, key=shares.__getitem__)
-    return _clipped(
-        f"Utility: regression intervals overlap {per_cent(float(np.mean(list(shares.values()))))}; "
-        f"worst {per_cent(shares[worst])}, {worst}"
-    )
+    mean = per_cent(float(np.mean(list(shares.values()))))
+    end = f"worst {per_cent(shares[worst])}, {worst}"
+    what = "regression intervals" if estimates.weights is None else "weighted intervals"
+    formula = weights_missed(release.problem)
+    if formula is not None:
+        end = f"the formula lacks {formula.removeprefix(f'{release.problem.formula} + ')}"
+    return _clipped(f"Utility: {what} overlap {mean}; {end}")
 
 
 def values_line(release: Synthesis) -> str:

@@ -155,7 +155,7 @@ def show_attacker(found: Assessment) -> None:
 def show_estimates(estimates: Any) -> None:
     """The analyst's regression on the original and the copies."""
     sources = list(dict.fromkeys(estimates.table["source"]))
-    say(f"Least squares {estimates.formula}, estimate (95% interval)")
+    say(f"{estimates.method}, estimate (95% interval)")
     table = Table("", *sources, box=None)
     for term in dict.fromkeys(estimates.table["term"]):
         rows = [estimates.get(source, term) for source in sources]

@@ -251,7 +251,9 @@ def _sets(fitted: Fit, count: int, seed: int) -> Iterator[Synthesis]:
 def _regression(release: Synthesis) -> tuple[float, float]:
     """Mean overlap, at least 0 each, and mean width ratio of the least-squares intervals."""
     X, y = release.problem.X, release.problem.y
-    mine, theirs = least_squares(X, y), least_squares_of_copies(X, release.modelled())
+    w = release.problem.survey_weight_values
+    mine = least_squares(X, y, weights=w)
+    theirs = least_squares_of_copies(X, release.modelled(), weights=w)
     found = interval_overlap((mine.low, mine.high), (theirs.low, theirs.high))
     return float(np.mean(found.truncated)), float(np.mean(found.width_ratio))
 

@@ -159,6 +159,12 @@ def check_chain(before: list[Problem], last: Problem) -> None:
                 "records out"
             )
         made.append(problem.response)
+    for problem in (*before, last):
+        if problem.survey_weights in (*made, last.response):
+            raise InputError(
+                f"column {problem.survey_weights!r} holds the survey weights, which are published "
+                "as they are, and can't be synthetic too"
+            )
     _check_kinds(last.design.formula, made)
 
 

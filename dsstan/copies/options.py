@@ -115,6 +115,7 @@ class StrataKeywords(TypedDict, total=False):
     hide_gaps: bool
     by_row_groups: bool
     publish: Sequence[str] | None
+    survey_weights: str | None
     chains: int
     warmup: int | None
     samples: int
@@ -234,6 +235,13 @@ class ReleaseOptions:
         typed=list[str] | None,
         metavar="COLUMN",
     )
+    survey_weights: str | None = option(
+        None,
+        "Column with survey weights: how many members of the population each record stands for. "
+        "It is published as it is; the model uses it if the formula does.",
+        MODEL,
+        metavar="COLUMN",
+    )
     progress: bool | None = None
     chains: int = option(SamplerSettings.chains, "Chains of the sampler.", SAMPLER)
     warmup: int | None = option(SamplerSettings.warmup, "Warm-up iterations a chain.", SAMPLER)
@@ -277,6 +285,12 @@ class ReleaseOptions:
             raise InputError(
                 "weights must be the name of a column; weights that are no column go to fit(), see "
                 "own_weights"
+            )
+        if self.weights == self.survey_weights:
+            raise InputError(
+                f"{spelled('weights', self.weights)} are risk weights, which are never published, "
+                f"and {spelled('survey_weights', self.weights)} are published: name the right "
+                "column in each"
             )
         for name in ("threshold", "correlation", "neighbour", "by_site"):
             value = getattr(self, name)
@@ -342,12 +356,19 @@ class ReleaseOptions:
             name=self.name,
             missing=self.missing,
             publish=self.publish,
+            survey_weights=self.survey_weights,
         )
 
     @property
     def rule_columns(self) -> tuple[str, ...]:
         """Columns that decide which records are flagged."""
         return () if self.weights is None else (self.weights,)
+
+    @property
+    def columns_beside_formula(self) -> tuple[str, ...]:
+        """Columns whose numbers a release needs beside those of formula and coordinates."""
+        survey = () if self.survey_weights is None else (self.survey_weights,)
+        return (*self.rule_columns, *survey)
 
     def flag(self, free: Fit, problem: Problem | None = None) -> Weights:
         """The weights of a column, or the records that the paper's rule flags, by M or by c.

@@ -30,7 +30,7 @@ def protect(table: Any, formula: str, **options: Unpack[ReleaseKeywords]) -> Syn
 
     Parameters
     ----------
-    table, formula, coords, distance, crs, name, missing, publish
+    table, formula, coords, distance, crs, name, missing, publish, survey_weights
         See :func:`dsstan.prepare`.
     copies
         L.

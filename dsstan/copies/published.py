@@ -18,16 +18,19 @@ def check_public(release: Synthesis) -> None:
     """Refuse a table whose other columns reveal the response.
 
     Raises ReleaseError if a column that would be published, the index or the rows themselves put
-    the records in the order of the response, or its reverse, or nearly so; or ``publish`` names a
-    column of weights.
+    the records in the order of the response, or its reverse, or nearly so; or ``publish`` or
+    ``survey_weights`` names a column of risk weights.
     """
     problems = [step.problem for step in release.steps]
-    weights = _weights(release) & {name for p in problems for name in p.publish or ()}
-    if weights:
-        raise ReleaseError(
-            f"publish names {weights.pop()!r}, which holds weights and would show who is flagged: "
-            "take it out of publish"
-        )
+    for problem in problems:
+        named = {name: "publish" for name in problem.publish or ()}
+        if problem.survey_weights is not None:
+            named[problem.survey_weights] = "survey_weights"
+        for name in named.keys() & _weights(release):
+            raise ReleaseError(
+                f"{named[name]} names {name!r}, which holds weights and would show who is flagged: "
+                f"take it out of {named[name]}"
+            )
     check_published(problems, public_columns(release))
 
 
@@ -86,12 +89,13 @@ def as_collected(release: Synthesis) -> list[str]:
 def columns_going_out(problem: Problem, others: Sequence[str] = ()) -> list[str]:
     """Columns that leave with the copies: an allow-list, in the order of the table.
 
-    They are the columns of the formula, the coordinates, what ``publish`` names, and ``others``
-    that the model takes beside its formula, such as an offset.
+    They are the columns of the formula, the coordinates, the survey weights, what ``publish``
+    names, and ``others`` that the model takes beside its formula, such as an offset.
     """
     formula = problem.design.formula
     going = {formula.response, *formula.columns, *problem.coord_names, *others}
     going |= set(problem.publish or ())
+    going |= set() if problem.survey_weights is None else {problem.survey_weights}
     table = problem.table
     if is_geodataframe(table) and problem.coord_names[0] not in table.columns:
         going.add(problem.coord_names[0].removesuffix(".x"))  # its points are the coordinates

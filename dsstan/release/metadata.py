@@ -70,7 +70,12 @@ _OPTIONAL = {
         "cells, the decimal sign, the sign between thousands (empty where there is none), the "
         "encoding, and the texts of a missing value",
         **_DIALECT,
-    )
+    ),
+    "survey_weights": _about(
+        "the column that says how many members of the population each record stands for, where "
+        "there is one",
+        **_TEXT,
+    ),
 }
 SCHEMA: Rule = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -147,6 +152,8 @@ def check_metadata(content: Any) -> str | None:
         return "names imputations that do not make up the copies"
     if not set(made) <= set(content["columns"]):
         return "names a synthetic column that is not among the columns"
+    if content.get("survey_weights", made[-1]) not in content["columns"]:
+        return "names survey weights that are not among the columns"
     try:
         dialect_of(content)
     except InputError:

@@ -16,6 +16,7 @@ from dsstan.release.metadata import FORMAT, described
 from dsstan.table.columns import plain_index
 from dsstan.table.dialect import PLAIN, Dialect
 from dsstan.table.formats.kinds import FORMATS, Format
+from dsstan.table.weights_in_formula import weights_missed
 
 
 def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
@@ -82,6 +83,7 @@ def metadata(
         "chain": chain_of(release),
         "notes": _notes(release),
         **described(dialect),
+        **({} if problem.survey_weights is None else {"survey_weights": problem.survey_weights}),
     }
 
 
@@ -131,9 +133,30 @@ _NOISE = (
 )
 
 
+def _survey_note(release: Synthesis) -> list[str]:
+    """How the survey weights are to be used, where there are any."""
+    name = release.problem.survey_weights
+    if name is None:
+        return []
+    shown = name.replace("`", "'")
+    model = (
+        f"The models of the copies leave `{shown}` out, so what ties the synthetic values to it "
+        "beyond the other columns is lost, and weighted estimates may be biased."
+        if any(weights_missed(step.problem) for step in release.steps)
+        else f"The model of the copies knows `{shown}`."
+    )
+    return [
+        f"`{shown}` holds survey weights: how many members of the population a record stands for. "
+        f"For estimates of the population weight every copy by it, in R with `svydesign(ids = ~1, "
+        f"weights = ~{shown})` of the package survey, in Python with the estimators of "
+        f"`dsstan.analysis.survey`, and combine as ever. {model}"
+    ]
+
+
 def _notes(release: Synthesis) -> list[str]:
-    """What must be said of the models, and of noise, beyond the common text."""
-    notes = [step.fit.public_note for step in release.steps if step.fit.public_note]
+    """What must be said of weights, of the models, and of noise, beyond the common text."""
+    notes = _survey_note(release)
+    notes += [step.fit.public_note for step in release.steps if step.fit.public_note]
     return notes if release.noise is None else [*notes, _NOISE]
 
 

@@ -137,6 +137,12 @@ class PublicRelease:
         return synthetic_columns(self.metadata)
 
     @property
+    def survey_weights(self) -> str | None:
+        """The column with survey weights, where there is one."""
+        name = self.metadata.get("survey_weights")
+        return None if name is None else str(name)
+
+    @property
     def imputation(self) -> Indices | None:
         """Number, from 1, of the imputation behind each copy, for :func:`dsstan.combine`; None
         where the response was missing nowhere."""

@@ -45,6 +45,7 @@ from dsstan.risk.placing import NEAR
 from dsstan.table.cells import quoting_of
 from dsstan.table.dialect import Dialect
 from dsstan.table.formats.arrow import write_parquet
+from dsstan.table.weights_in_formula import weights_missed
 
 if TYPE_CHECKING:
     from dsstan.comparison.frontier_result import Frontier
@@ -222,6 +223,7 @@ def summary(
         "unit": problem.unit,
         "published_as_collected": as_collected(release),
         "not_published": [str(name) for name in unpublished_columns(release)],
+        "survey_weights": _survey(release),
         "surface_error": max(f.surface_error for f in release.fits.values()),
         "fit_verdict": fit_verdict(release),
         "disclosure_verdict": risks.verdict,
@@ -243,6 +245,18 @@ def summary(
         "marginals": marginals(release).summary(),
         "utility": None if kept is None else _estimates(kept),
         "chain": _chain(release),
+    }
+
+
+def _survey(release: Synthesis) -> dict[str, Any] | None:
+    """The survey weights: their column, their sum, and whether every formula holds them."""
+    weights = release.problem.survey_weight_values
+    if weights is None:
+        return None
+    return {
+        "column": release.problem.survey_weights,
+        "sum": float(weights.sum()),
+        "in_formula": not any(weights_missed(step.problem) for step in release.steps),
     }
 
 

@@ -22,10 +22,14 @@ from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import InputError
 from dsstan.models.result import Fit
 from dsstan.risk.disclosure import RELATIVE, check_tolerances, sides
+from dsstan.risk.population import chances, sampling_note
 from dsstan.table.problem import Problem
 
 TIE = 1e-12
 """Averaged probabilities that differ by less, relatively, are the same sum in another order."""
+
+UNSURE = "expected_match_risk_if_unsure"
+"""The measure of an intruder who doesn't know whether their target is in the sample."""
 
 _BLOCK = 2**22
 """Comparisons of a copy's value with a target's held at once."""
@@ -115,7 +119,8 @@ class Identification:
     records
         One row a record: ``flagged``, ``candidates`` (records with the same keys
         and place), ``alone`` (no other record shares its exact place and keys),
-        and for each fit ``right``, ``ties`` and ``found`` of :class:`Matches`.
+        and for each fit ``right``, ``ties`` and ``found`` of :class:`Matches`. With survey
+        weights also ``population``, how many members of the population the candidates stand for.
         Confidential.
     summary
         One row a fit, group and measure. Fit ``keys`` is an intruder who knows
@@ -124,7 +129,10 @@ class Identification:
         of T_i / c_i, out of ``targets``; ``true_match_rate``, the share of
         targets named and rightly so; ``false_match_rate``, the share of wrong
         ones among the s. Where s is 0 there is no false match rate and its row is
-        left out, as are groups without records.
+        left out, as are groups without records. With survey weights also
+        ``expected_match_risk_if_unsure``, for an intruder who doesn't know whether their
+        target is in the sample: the sum of T_i / c_i times the chance that the target was
+        sampled (:func:`dsstan.risk.population.chance_of_lookalikes`).
     given
         Whether identification is given: places are keys and exact, and single
         somebody out. No number above then says anything about how safe they are.
@@ -162,6 +170,8 @@ class Identification:
                 if "false_match_rate" in cells
                 else "-",
             }
+            if UNSURE in cells:
+                lines[f"{fit}, {group}"]["if unsure who was sampled"] = f"{cells[UNSURE]:.1f}"
         return f"Identification\n{self.note}\n{pd.DataFrame(lines).T.to_string()}"
 
 
@@ -175,6 +185,11 @@ def identification(
     against: Fit | Synthesis | None = None,
 ) -> Identification:
     """Risk that an intruder finds their target's record among the copies.
+
+    They know that their target is in the sample. Where the problem has survey weights, the risk of
+    those who don't stands beside it: their target is one of all members of the population with the
+    same keys, and a value within the tolerance. Who knows an exact place gains nothing from that
+    knowledge, as the place shows who was sampled, and both risks are the same.
 
     Parameters
     ----------
@@ -219,6 +234,10 @@ def identification(
     records = pd.DataFrame(
         {"flagged": flagged, "candidates": candidates, "alone": alone}, index=problem.table.index
     )
+    weights = problem.survey_weight_values
+    if weights is not None:
+        records["population"] = np.bincount(group, weights)[group]
+    sampled = chances(problem, coordinates, group, tolerance)
     rows: list[tuple[str, str, str, float]] = []
     members = {"flagged": flagged, "unflagged": ~flagged, "all": np.ones_like(flagged)}
     for name, matches in found.items():
@@ -228,12 +247,16 @@ def identification(
             records[f"found_{name}"] = matches.found
         for label, chosen in members.items():
             if chosen.any():
-                rows += [(name, label, *cell) for cell in _rates(matches, chosen)]
+                cells = _rates(matches, chosen)
+                if sampled is not None:
+                    risk = matches.found / matches.ties * sampled[name == "keys"]
+                    cells.append((UNSURE, float(np.sum(risk[chosen]))))
+                rows += [(name, label, *cell) for cell in cells]
     return Identification(
         records=records,
         summary=pd.DataFrame(rows, columns=["fit", "group", "measure", "value"]),
         given=given,
-        note=_note(coordinates, int(alone.sum()), truth.size, given),
+        note=_note(coordinates, int(alone.sum()), truth.size, given) + sampling_note(problem),
         coordinates=coordinates,
         keys=tuple(keys),
         seconds=time.perf_counter() - begin,

@@ -23,6 +23,7 @@ from dsstan.table.coordinates import from_columns, locate
 from dsstan.table.formulas.formula import parse
 from dsstan.table.parquet_source import ParquetSource, naming, open_source, wide
 from dsstan.table.problem import Problem, prepare
+from dsstan.table.survey_weights import check_survey_column
 
 __all__ = ["ParquetProblem", "prepare_parquet"]
 
@@ -74,6 +75,7 @@ def prepare_parquet(
     name: str | None = None,
     missing: str = "refuse",
     publish: Sequence[str] | None = None,
+    survey_weights: str | None = None,
     also: Sequence[str] = (),
     progress: bool | None = None,
 ) -> ParquetProblem:
@@ -91,7 +93,7 @@ def prepare_parquet(
     path
         A Parquet file, or a folder of nothing but Parquet files with the same columns, which are
         taken in the order of their names.
-    formula, coords, distance, crs, missing, publish
+    formula, coords, distance, crs, missing, publish, survey_weights
         See :func:`dsstan.prepare`. ``coords`` can't be left out: points of a GeoParquet file are
         not read.
     name
@@ -129,6 +131,9 @@ def prepare_parquet(
     for column in also:
         if column not in empty.columns:
             raise InputError(f"there is no column {column!r} to be kept in memory")
+    if survey_weights is not None:
+        check_survey_column(survey_weights, empty.columns)
+        also = (*also, survey_weights)
     named = columns_named(publish, empty.columns)
     needed = {parsed.response, *parsed.columns, *(coords or ()), *also}
     for column in source.schema:
@@ -143,6 +148,7 @@ def prepare_parquet(
         crs=crs,
         name=place.stem if name is None else name,
         missing=missing,
+        survey_weights=survey_weights,
     )
     own = {part.name: getattr(problem, part.name) for part in fields(Problem)}
     return replace(

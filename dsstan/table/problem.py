@@ -26,6 +26,7 @@ from dsstan.core.errors import (
     TableError,
     describe_rows,
 )
+from dsstan.core.spelling import spelled
 from dsstan.table.columns import (
     MIN_RECORDS,
     as_pandas,
@@ -36,6 +37,7 @@ from dsstan.table.columns import (
 )
 from dsstan.table.coordinates import largest_distance, locate, site_numbers
 from dsstan.table.formulas.formula import Design, ResponseTransform, build_design, parse
+from dsstan.table.survey_weights import survey_weights_of
 
 UNNAMED = "table"
 """What a table is called that has no name."""
@@ -89,6 +91,8 @@ class Problem(Shown):
     publish
         Columns that go out beside those of the formula and the coordinates; None where the
         caller named none.
+    survey_weights
+        Column with the survey weights, which goes out as it is; None where there are none.
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -109,6 +113,7 @@ class Problem(Shown):
     seconds: float = field(repr=False, default=0.0)
     source: Any = field(repr=False, default=None)
     publish: tuple[str, ...] | None = field(repr=False, default=None)
+    survey_weights: str | None = field(repr=False, default=None)
 
     by_row_groups: ClassVar[bool] = False
     """Whether ``table`` holds a part of the columns, and the others stay in their file."""
@@ -185,6 +190,13 @@ class Problem(Shown):
         """Records whose response is missing, to be drawn with the model."""
         return int(np.sum(~self.observed))
 
+    @cached_property
+    def survey_weight_values(self) -> Floats | None:
+        """How many members of the population each record stands for, shape (N,)."""
+        if self.survey_weights is None:
+            return None
+        return _frozen(survey_weights_of(self.table, self.survey_weights))
+
     def original(self) -> Floats:
         """Response of the table on its own scale, shape (N,); NaN where it is missing."""
         return response_values(self.table[self.response], self.response, missing=True)
@@ -256,6 +268,7 @@ def prepare(
     name: str | None = None,
     missing: str = "refuse",
     publish: Sequence[str] | None = None,
+    survey_weights: str | None = None,
 ) -> Problem:
     """Check a table against a formula and build the arrays of the model.
 
@@ -293,6 +306,11 @@ def prepare(
     publish
         Columns to publish as they are, beside those of the formula and the coordinates. No
         other column leaves with the copies.
+    survey_weights
+        Column that says how many members of the population each record stands for, not to be
+        confused with risk weights. It goes out as it is; :func:`dsstan.utility` and
+        :func:`dsstan.risk.identification.identification` use it, and the model only if the
+        formula does.
 
     Returns
     -------
@@ -360,6 +378,8 @@ def prepare(
         )
     _check_extent(located.sites, located.coord_names)
     site.setflags(write=False)
+    if survey_weights is not None:
+        _check_survey_weights(survey_weights, frame, parsed.response, located.coord_names)
     return Problem(
         table=frame,
         name=name if name is not None else str(frame.attrs.get("name", UNNAMED)),
@@ -379,7 +399,21 @@ def prepare(
         seconds=time.perf_counter() - begin,
         source=None if isinstance(table, pd.DataFrame) else table,
         publish=columns_named(publish, frame.columns),
+        survey_weights=survey_weights,
     )
+
+
+def _check_survey_weights(
+    column: str, frame: pd.DataFrame, response: str, coords: tuple[str, str]
+) -> None:
+    """Refuse a column that can't hold survey weights, or has another part in the problem."""
+    survey_weights_of(frame, column)
+    if column == response or column in coords:
+        part = "the response" if column == response else "a coordinate"
+        raise InputError(
+            f"column {column!r} is {part}, and can't hold the survey weights too: leave "
+            f"{spelled('survey_weights', column)} out, or name another column"
+        )
 
 
 def _check_observed(design: Design, there: Indices) -> None:

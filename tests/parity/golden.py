@@ -31,6 +31,7 @@ COUNTS = {
     "latent": 192,
     "likelihood": 27,
     "regression": 21,
+    "survey": 8,
     "diagnostics": 31,
     "truncated": 18,
     "bracketed": 20,

@@ -232,6 +232,14 @@ def diagnostics() -> dict[str, Any]:
     }
 
 
+def survey() -> dict[str, Any]:
+    """Survey weights of the Baltimore houses, and groups of them."""
+    return {
+        "weight": rounded(1.0 + 19.0 * uniforms(91, 211) ** 2, 3).tolist(),
+        "group": ["abc"[int(3 * u)] for u in uniforms(92, 211)],
+    }
+
+
 def truncated() -> dict[str, Any]:
     """Truncated normals: brackets of both kinds, open ends, tails."""
     return {
@@ -303,6 +311,7 @@ TOPICS = {
     "weights": weights,
     "likelihood": likelihood,
     "regression": regression,
+    "survey": survey,
     "diagnostics": diagnostics,
     "truncated": truncated,
     "bracketed": bracketed,

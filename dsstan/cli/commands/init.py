@@ -53,6 +53,9 @@ PLANAR = (
 _UNIT = re.compile(r"[ _.]+(m|km|metres?|meters?|feet|ft)$")
 """A unit at the end of their names."""
 
+_WEIGHTS = re.compile(r"(^|[ _.])(p|survey|sample|design)?(weights?|wgt|wt)$")
+"""Names of columns that may hold survey weights."""
+
 FLOOR = "10%"
 """The floor that a new job asks for."""
 
@@ -87,6 +90,7 @@ EXAMPLES: dict[str, Any] = {
     "imputations": 5,
     "publish": ["year"],
     "weights": "risk",
+    "survey_weights": "weight",
     "ledger": "ledger",
 }
 """For options without a default; of the others the example is a number of their type."""
@@ -165,6 +169,7 @@ def init_command(
     known = {key: value for key, value in filled.items() if value is not None}
     notes = {"floor": floor_note(columns, formula), "threshold": unit_note(filled["distance"])}
     if columns is not None:
+        notes["survey_weights"] = weights_note(columns)
         notes["publish"] = columns_note(columns, formula, filled["coords"])
     _write(job, job_text(synthesise, known, proposal, to_fill, name=job.name, notes=notes))
     open_keys = [key for key in to_fill if key not in (*known, "out")]
@@ -218,6 +223,12 @@ def unit_note(distance: str | None) -> str:
     known = units.get(str(distance), "the unit of the coordinates")
     others = "" if distance in units else '; kilometres under distance = "projected"'
     return f" In {known}{others}."
+
+
+def weights_note(table: pd.DataFrame) -> str:
+    """The columns that by their names may hold survey weights."""
+    named = [_printable(str(name)) for name in table.columns if _WEIGHTS.search(str(name).lower())]
+    return f" By its name it may be {' or '.join(named)}." if named else ""
 
 
 def columns_note(table: pd.DataFrame, formula: str | None, coords: tuple[str, str] | None) -> str:

@@ -89,6 +89,7 @@ def _public(release: PublicRelease) -> dict[str, Any]:
         "columns": list(metadata["columns"]),
         "combining_rule": metadata["combining_rule"],
         "chain": metadata["chain"],
+        "survey_weights": release.survey_weights,
     }
 
 
@@ -228,6 +229,8 @@ def _show_public(found: Mapping[str, Any]) -> None:
     _line("Records", f"{public['records']}, {public['copies']} copies, {made}")
     columns = ", then ".join(public["synthetic_columns"])
     _line("Synthetic", f"{columns}; all other columns are as collected")
+    if public["survey_weights"] is not None:
+        _line("Weights", f"survey weights in {public['survey_weights']}, as collected")
     steps = public["chain"] or [{"model": model}]
     for number, step in enumerate(steps, 1):
         mark = f" {number}" if len(steps) > 1 else ""

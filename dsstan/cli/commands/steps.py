@@ -35,6 +35,7 @@ from dsstan.release.reading import needed_columns
 from dsstan.release.whole_folder import check_target
 from dsstan.table.formulas.formula import parse
 from dsstan.table.problem import Problem
+from dsstan.table.weights_in_formula import missed_in_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,9 @@ class _OfAChain:
 
 
 _HEAD = signature_of(
-    "table coords out_folder sep decimal thousands encoding na layer crs distance copies seed "
-    "engine format chains warmup samples adapt_delta accept_failed strict publish accept_proxy "
-    "csv_text no_report workdir ledger",
+    "table coords out_folder sep decimal thousands encoding na layer crs distance survey_weights "
+    "copies seed engine format chains warmup samples adapt_delta accept_failed strict publish "
+    "accept_proxy csv_text no_report workdir ledger",
     *(_OfAChain, Source, ReleaseOptions, Writing, Run),
 )
 """What stands above the steps."""
@@ -162,7 +163,7 @@ def _prepared(head: Mapping[str, Any], steps: list[_Step]) -> list[Problem]:
     with phase("reading"):
         used = set().union(*(needed_columns(step.formula, head["coords"]) for step in steps))
         for step in steps:
-            used |= {*step.model.other_columns, *step.options.rule_columns}
+            used |= {*step.model.other_columns, *step.options.columns_beside_formula}
         table = built(TableFile, head).read_used(used)
         problems: list[Problem] = []
         made = []
@@ -216,6 +217,9 @@ def _plan(steps: list[_Step], problems: list[Problem], target: Path) -> Plan:
         "copies": steps[0].options.copies,
         "folder": str(target),
     }
+    warned: list[str] = []
     for step, problem in zip(steps, problems, strict=True):
         what[step.name] = f"{problem.formula} ({step.model.outcome})"
-    return Plan(what, None, "a chain of several models is not rehearsed")
+        missed = missed_in_words(problem)
+        warned += [] if missed is None else [f"{step.name}: {missed}"]
+    return Plan(what, None, "a chain of several models is not rehearsed", tuple(warned))

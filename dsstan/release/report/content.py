@@ -18,6 +18,7 @@ from dsstan.release.verdicts import KEEP_APART
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.placing import placed_within
 from dsstan.table.column_roles import column_roles
+from dsstan.table.weights_in_formula import weights_missed
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
@@ -83,6 +84,17 @@ def _accepted(release: Synthesis) -> Iterator[ReportItem]:
             f"The copies were drawn from {' and '.join(let)}, by request.",
             "Make sure that somebody answers for it, or run again without it.",
         )
+    for step in release.steps:
+        missed = weights_missed(step.problem)
+        if missed is not None:
+            yield ReportItem(
+                "warning",
+                "Survey weights outside the formula",
+                f"The formula {step.problem.formula} does not use the survey weights "
+                f"{step.problem.survey_weights}, so copies lose what ties {step.problem.response} "
+                "to them beyond the formula, and weighted estimates may be biased.",
+                f"Make the release again with the formula {missed}.",
+            )
     if not release.protected:
         yield ReportItem(
             "warning",
@@ -200,6 +212,7 @@ def data_and_settings(release: Synthesis, risks: Assessment) -> dict[str, dict[s
         else "no record",
         "Response": f"{problem.response}, modelled as {problem.transform.name}",
         "Formula": problem.formula,
+        "Survey weights": problem.survey_weights or NOTHING,
         "Coordinates": " and ".join(problem.coord_names),
         "Distance": f"{problem.distance}, in {problem.unit}s",
         "Reference system": problem.crs or "not stated",

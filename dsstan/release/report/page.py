@@ -132,7 +132,7 @@ def _context(
         if kept is None
         else _tables.estimates(kept, useful.spatial if own else None),
         "useful": useful,
-        "subgroups": _tables.subgroups(useful.groups, problem.response),
+        "subgroups": _tables.subgroups(useful.groups, problem.response, problem.survey_weights),
         "provenance": _content.provenance(release),
         "has_flags": bool(np.any(release.fit.flagged)),
         "two_fits": release.fit.kind == "restricted" and whole is not None,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dsstan.analysis.utility import combine, ols
+from dsstan.analysis.utility import combine, method_in_words, regressed
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning
 from dsstan.release.report.tables import Table
@@ -61,9 +61,9 @@ def public_view(release: Synthesis) -> PublicView:
 
 def _estimates(release: Synthesis) -> Table:
     """Least squares of the model's formula on each copy, combined by Reiter (2003)."""
-    problem = release.problem
+    problem, weights = release.problem, release.problem.survey_weight_values
     pairs = zip(release.designs(problem.design), release.modelled(), strict=True)
-    coefs, variances = zip(*(ols(X, y) for X, y in pairs), strict=True)
+    coefs, variances = zip(*(regressed(X, y, weights) for X, y in pairs), strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DsstanWarning)  # of two copies, said to the steward
         pooled = combine(np.stack(coefs), np.stack(variances))
@@ -77,4 +77,5 @@ def _estimates(release: Synthesis) -> Table:
         }
         for k, term in enumerate(problem.terms)
     ]
-    return Table(rows, f"Least squares {problem.formula} on the copies, combined", stub="term")
+    method = method_in_words(problem.formula, problem.survey_weights)
+    return Table(rows, f"{method} on the copies, combined", stub="term")

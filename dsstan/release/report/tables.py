@@ -174,8 +174,9 @@ _STAGES = (
 """Stages, and of each the lower and the upper bound."""
 
 
-def subgroups(table: pd.DataFrame, response: str) -> Table:
+def subgroups(table: pd.DataFrame, response: str, weights: str | None = None) -> Table:
     """The mean of the response in groups of records, data beside copies."""
+    weighted = "" if weights is None else f", weighted by {weights}"
     rows = [
         {
             "by": str(row["by"]),
@@ -187,7 +188,7 @@ def subgroups(table: pd.DataFrame, response: str) -> Table:
         }
         for row in table.to_dict("records")
     ]
-    return Table(rows, f"Mean {response} by subgroup", stub="group", group="by")
+    return Table(rows, f"Mean {response} by subgroup{weighted}", stub="group", group="by")
 
 
 def exact(found: Assessment) -> Table | None:
@@ -294,7 +295,7 @@ def estimates(kept: Utility, spatial: Utility | None = None) -> Table:
                     **_beside(beside.get((row["source"], row["term"]))),
                 }
             )
-    caption = f"Least squares {kept.formula}; dashed: estimate from the original"
+    caption = f"{kept.method}; dashed: estimate from the original"
     return Table(rows, caption, stub="estimated from", group="term", left=("drawn",))
 
 

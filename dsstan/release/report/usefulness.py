@@ -233,6 +233,8 @@ def value_map(problem: Problem, values: Floats, edges: Floats, name: str) -> Any
 def groups(release: Synthesis) -> pd.DataFrame:
     """The mean of the response in groups of records, in the data and in the copies.
 
+    Weighted by the survey weights where there are any.
+
     Returns
     -------
     DataFrame
@@ -240,14 +242,17 @@ def groups(release: Synthesis) -> pd.DataFrame:
         ``copies`` (mean over the copies), ``least``, ``most``.
     """
     original, copies = release.problem.original(), np.asarray(release.values, float)
+    stand_for = release.problem.survey_weight_values
+    w = np.ones(original.size) if stand_for is None else stand_for
     rows = []
     for by, name, members in _members(release):
         members = members & np.isfinite(original)
         if members.sum() < 2:
             continue
-        means = copies[:, members].mean(axis=1)
+        means = np.average(copies[:, members], axis=1, weights=w[members])
+        own = np.average(original[members], weights=w[members])
         row = {"by": by, "group": name, "records": int(members.sum())}
-        row |= {"data": original[members].mean(), "copies": means.mean()}
+        row |= {"data": own, "copies": means.mean()}
         rows.append(row | {"least": means.min(), "most": means.max()})
     columns = ["by", "group", "records", "data", "copies", "least", "most"]
     return pd.DataFrame(rows, columns=columns)
