@@ -221,7 +221,9 @@ def fingerprint(free: Fit) -> str:
         *(free.prior_settings, free.fingerprint, free.engine, free.engine_version),
     )
     digest = hashlib.sha256("\n".join(map(str, words)).encode())
-    draws = (free.draws[name] for name in sorted(free.draws))
+    draws = [free.draws[name] for name in sorted(free.draws)]
+    if problem.survey_weight_values is not None:
+        draws.append(problem.survey_weight_values)
     for part in (problem.y, problem.original(), problem.X, problem.sites, *draws):
         digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
     return digest.hexdigest()

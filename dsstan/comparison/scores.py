@@ -303,8 +303,8 @@ class Store:
         elif known["belongs_to"] != fingerprint:
             raise InputError(
                 f"the folder {self.folder} holds a comparison of another table or another "
-                "unrestricted fit (its formula, priors and sampler settings count): choose another "
-                "folder"
+                "unrestricted fit (its formula, survey weights, priors and sampler settings "
+                "count): choose another folder"
             )
 
     def read(self, key: str) -> SettingScores | None:

@@ -14,6 +14,7 @@ from benchmarks.survey import by_formula, estimates, population, sample
 
 import dsstan as ds
 from conftest import small_table
+from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.pooling import pool
 from dsstan.analysis.survey import (
     weighted_least_squares,
@@ -22,6 +23,8 @@ from dsstan.analysis.survey import (
     weighted_total,
 )
 from dsstan.analysis.utility import combine, ols, utility
+from dsstan.comparison.frontier import fingerprint
+from dsstan.comparison.scores import _regression
 from dsstan.core.errors import InputError, TableError
 from dsstan.release.report.usefulness import groups
 
@@ -31,6 +34,9 @@ EXACT = 1e-10
 SAMPLES, ERRORS = 10, 4.0
 """Samples of the informative design, and standard errors of a mean over them (Student's t with 9
 degrees of freedom: a false alarm in 300 runs, but the seed is fixed)."""
+
+
+SOURCES = ("original", "unrestricted")
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +126,18 @@ def test_utility_and_pool_give_the_weighted_regression_of_data_and_copies(releas
     plain = dataclasses.replace(release.problem, survey_weights=None)
     without = dataclasses.replace(release, fit=dataclasses.replace(release.fit, problem=plain))
     assert utility(without).get("original", "x")["se"] != pytest.approx(term["se"], rel=1e-3)
+
+
+def test_a_comparison_is_weighted_and_not_resumed_with_other_weights(release):
+    plain = dataclasses.replace(release.problem, survey_weights=None)
+    unweighted = dataclasses.replace(release.fit, problem=plain)
+    assert fingerprint(release.fit) != fingerprint(unweighted)
+    without = dataclasses.replace(release, fit=unweighted)
+    assert _regression(release) != _regression(without)
+    found = utility(release)
+    ends = [[found.get(s, t)[["low", "high"]] for t in ("Intercept", "x")] for s in SOURCES]
+    overlap = interval_overlap(*(tuple(np.array(side, dtype=float).T) for side in ends))
+    assert _regression(release)[0] == pytest.approx(float(np.mean(overlap.truncated)), rel=EXACT)
 
 
 def test_the_means_of_the_report_are_weighted(release):
