@@ -375,8 +375,8 @@ def _survey(problem: Problem) -> str | None:
     if weights is None:
         return None
     return (
-        f"{problem.survey_weights}: {weights.size} records stand for {weights.sum():.4g} members "
-        f"of the population, and weigh as much as {weights.sum() ** 2 / (weights @ weights):.4g} "
+        f"{problem.survey_weights}: {weights.size} records stand for {weights.sum():,.0f} members "
+        f"of the population, and weigh as much as {weights.sum() ** 2 / (weights @ weights):,.0f} "
         "of equal weight"
     )
 

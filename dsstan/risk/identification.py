@@ -188,8 +188,8 @@ def identification(
 
     They know that their target is in the sample. Where the problem has survey weights, the risk of
     those who don't stands beside it: their target is one of all members of the population with the
-    same keys, and a value within the tolerance. Who knows an exact place gains nothing from that
-    knowledge, as the place shows who was sampled, and both risks are the same.
+    same keys, and a value within the tolerance. An exact place shows who was sampled, so for those
+    who know it both risks are the same.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def sampling_note(problem: Problem) -> str:
     if weights is None:
         return ""
     return (
-        f" The {weights.size} records stand for {weights.sum():,.4g} members of the population: "
+        f" The {weights.size} records stand for {weights.sum():,.0f} members of the population: "
         "where places are not known exactly, an intruder who doesn't know whether their target is "
         "one of the records is less sure."
     )
