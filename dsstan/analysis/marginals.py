@@ -15,6 +15,7 @@ import pandas as pd
 
 from dsstan.copies.result import Synthesis
 from dsstan.core.arrays import Floats
+from dsstan.core.spelling import spelled
 from dsstan.models.checks.conditions import Check
 from dsstan.table.problem import Problem
 
@@ -28,7 +29,6 @@ _ZEROS, _ZERO_ERRORS = 0.02, 3.0
 _SHAPE, _SHAPE_ERRORS = 0.1, 0.5
 """The same of the share of copies below a quantile, the second over the root of N."""
 
-_WITHOUT = "model the records above 0 alone, and publish which are 0 in a column of their own"
 _HEAP, _CONTINUOUS = 0.1, 20
 """Share of records at one end that is a heap, of a column of so many values at least."""
 
@@ -98,30 +98,34 @@ class Marginals:
         return f"{self.response}\n{self.table().to_string()}" + ("\n" + said if said else "")
 
 
+def _without(heap: float | str) -> str:
+    """What to do about a heap."""
+    return f"give the heap a law of its own with {spelled('heap', heap)}"
+
+
 def foreseen_heaps(problem: Problem) -> tuple[str, ...]:
     """What copies of a normal law will lack, by the response alone: zeros, a floor or a cap.
 
     One sentence for each heap, with what to do; no value of the data is in it.
     """
-    values, name = problem.original()[problem.observed], repr(problem.response)
-    if np.unique(values).size < _CONTINUOUS:
+    values, name = problem.original()[problem.known], repr(problem.response)
+    if problem.heap is not None or np.unique(values).size < _CONTINUOUS:
         return ()
     said = []
     zeros = float(np.mean(values == 0.0))
     if zeros > max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(zeros * (1.0 - zeros) / values.size))):
         said.append(
-            f"{zeros:.0%} of {name} are 0, and a normal law draws none ({CONDITION}): {_WITHOUT}"
+            f"{zeros:.0%} of {name} are 0, and a normal law draws none ({CONDITION}): {_without(0)}"
         )
-    for end, word, beyond in (
-        (values.min(), "smallest", "below"),
-        (values.max(), "largest", "above"),
+    for end, word, beyond, heap in (
+        (values.min(), "smallest", "below", "floor"),
+        (values.max(), "largest", "above", "cap"),
     ):
         share = float(np.mean(values == end))
         if end != 0.0 and share > _HEAP:
             said.append(
                 f"{share:.0%} of {name} are its {word} value, and copies go {beyond} it "
-                f"({CONDITION}): model the other records alone, and publish which are at that end "
-                "in a column of their own"
+                f"({CONDITION}): {_without(heap)}"
             )
     return tuple(said)
 
@@ -145,28 +149,32 @@ def marginals(release: Synthesis) -> Marginals:
     found = _KNOWN.get(release)
     if found is None:
         problem = release.problem
-        there = problem.observed
+        there = problem.known
         original, values = problem.original()[there], release.values[:, there]
+        beside = np.where(release.in_heap()[:, there], np.nan, values)
         found = Marginals(
             problem.response,
             Marginal.of(original),
             Marginal.of(values),
-            _checks(original, values, problem.transform.forward(original), release),
+            _checks(original, values, beside, release),
         )
         _KNOWN[release] = found
     return found
 
 
 def _checks(
-    original: Floats, values: Floats, modelled: Floats, release: Synthesis
+    original: Floats, values: Floats, beside: Floats, release: Synthesis
 ) -> tuple[Check, ...]:
-    """Zeros, signs, both ends and quantiles."""
-    name, transform = release.problem.response, release.problem.transform
+    """Zeros, signs, both ends of what is ``beside`` a heap, and quantiles."""
+    problem = release.problem
+    name, transform = problem.response, problem.transform
+    amounts = problem.original()[problem.observed]
+    modelled = transform.forward(amounts)
     n = original.size
     zeros, made = float(np.mean(original == 0.0)), float(np.mean(values == 0.0))
     more = max(zeros, made)
     chance = max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(more * (1.0 - more) / n)))
-    checks = [_check("share of zeros", made, abs(made - zeros), zeros, chance, _WITHOUT, name)]
+    checks = [_check("share of zeros", made, abs(made - zeros), zeros, chance, _without(0), name)]
     positive = "where all values are above 0, log() in the formula keeps copies there"
     negative = float(np.mean(values < 0.0)) if original.min() >= 0.0 else 0.0
     checks.append(_check("share of negative values", negative, negative, 0.0, 0.0, positive, name))
@@ -175,10 +183,10 @@ def _checks(
         "kinds of records that belong into models of their own"
     )
     with np.errstate(invalid="ignore", divide="ignore"):
-        ends = transform.forward(np.array([values.min(axis=1), values.max(axis=1)]))
+        low, high = np.nanmin(beside, axis=1), np.nanmax(beside, axis=1)
+        ends = transform.forward(np.array([low, high]))
     beyond = max(
-        _beyond(-original, -values.min(axis=1), -modelled, -ends[0]),
-        _beyond(original, values.max(axis=1), modelled, ends[1]),
+        _beyond(-amounts, -low, -modelled, -ends[0]), _beyond(amounts, high, modelled, ends[1])
     )
     checks.append(
         _check("ends of a copy beyond those of the data", beyond, beyond, 0.0, 1.0, another, name)

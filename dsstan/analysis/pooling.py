@@ -182,7 +182,7 @@ def _tables(
             source: [s.table(number) for number in range(s.copies)] for source, s in found.items()
         }
         nests: dict[str, ArrayLike | None] = {k: s.imputation for k, s in found.items()}
-        return groups, release.problem.table[release.problem.observed], nests
+        return groups, release.problem.table[release.problem.known], nests
     if against is not None:
         raise InputError("against needs a Synthesis; tables carry no fit to compare with")
     tables = list(release)

@@ -326,6 +326,7 @@ def utility(
 ) -> Utility:
     """Least squares on the original table and on the copies, combined.
 
+    Of a response with a heap it is that of the values beside it, those of each copy.
     The analyses of sections 4 and 5 of Quick, Holan and Wikle (2018), pooled by
     Reiter (2003). Least squares ignores spatial correlation, so all these
     intervals, the original's too, may be far too narrow, the intercept's above all.
@@ -351,7 +352,7 @@ def utility(
     """
     problem = release.problem
     parsed = parsed_for(problem, formula)
-    design = build_design(parsed, problem.table, missing=problem.n_missing > 0)
+    design = build_design(parsed, problem.without_heap(), missing=not bool(problem.observed.all()))
     there = problem.observed  # the original's estimates are those of the records that have one
     weights = problem.survey_weight_values
     known = None if weights is None else weights[there]
@@ -359,12 +360,16 @@ def utility(
     rows = term_rows("original", design.terms, found)
     for name, synthesis in sides(release, against).items():
         copies = zip(
-            synthesis.designs(design), parsed.transform.forward(synthesis.values), strict=True
+            synthesis.designs(design),
+            parsed.transform.forward(synthesis.values),
+            synthesis.in_heap(),
+            strict=True,
         )
         fitted = []
-        for number, (X, y) in enumerate(copies, 1):
+        for number, (X, y, heaped) in enumerate(copies, 1):
             _check_terms(X, design, f"copy {number}")
-            fitted.append(regressed(X, y, weights))
+            own = None if weights is None else weights[~heaped]
+            fitted.append(regressed(X[~heaped], y[~heaped], own))
         coefs, variances = zip(*fitted, strict=True)
         pooled = combine(
             np.stack(coefs),

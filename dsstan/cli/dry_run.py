@@ -37,9 +37,10 @@ from dsstan.covariance.protection import protection_of
 from dsstan.engines import gaussian_engine, get_engine, slow_design
 from dsstan.models.arguments import check_cut, program_of
 from dsstan.models.checks.conditions import most_flagged
+from dsstan.models.heaps.limits import range_ends
 from dsstan.models.priors import Priors
 from dsstan.models.weights import PAPER_CORRELATION, neighbour_distances, own_weights
-from dsstan.risk.assessment import OF_MISSING, check_judgeable
+from dsstan.risk.assessment import OF_A_HEAP, OF_MISSING, check_judgeable
 from dsstan.risk.floors import Floor
 from dsstan.risk.intruder.former import Former, published_before
 from dsstan.risk.intruder.leave_one_out import leave_one_out
@@ -172,7 +173,7 @@ def plan_release(
     begin = time.perf_counter()
     problem = prepare_release(table, formula, options)
     seconds = time.perf_counter() - begin
-    check_judgeable(problem, floor)
+    check_judgeable(problem, floor, heaped=options.heaped)
     most = options.chains * options.samples
     if options.copies > most:
         raise InputError(
@@ -207,6 +208,10 @@ def plan_release(
         what["missing"] = problem.n_missing
         reason = "each completed table is fitted anew, which no rehearsal measures"
         judged = (f"{_NOT_JUDGED}: {OF_MISSING}", *judged)
+        return Plan(what, None, reason, judged, missed=bare)
+    if options.heaped:
+        reason = "a model with a heap or a range is not rehearsed"
+        judged = (f"{_NOT_JUDGED}: {OF_A_HEAP}", *judged, *foreseen_heaps(problem))
         return Plan(what, None, reason, judged, missed=bare)
     if floor is None:
         judged = (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)', *judged)
@@ -328,6 +333,13 @@ def _columns(problem: Problem, going: Collection[str]) -> dict[str, dict[str, An
     }
 
 
+def _heap(problem: Problem) -> str | None:
+    """The heap in words."""
+    if problem.heap is None:
+        return None
+    return f"{int(problem.in_heap.sum())} of {problem.n_records} records are at one value"
+
+
 def _rule(problem: Problem, options: ReleaseOptions) -> str:
     """The rule that flags, in words."""
     if options.weights is not None:
@@ -391,6 +403,8 @@ def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
     )
     return {
         "formula": problem.formula,
+        "heap": _heap(problem),
+        "range": None if options.range is None else list(range_ends(options.range)),
         "records": problem.n_records,
         "sites": problem.n_sites,
         "terms": list(problem.terms),

@@ -21,10 +21,13 @@ from dsstan.covariance.correlation import CORRELATIONS
 from dsstan.covariance.protection import PROTECTIONS
 from dsstan.engines import ENGINES, SamplerSettings
 from dsstan.models.flagging.flags import isolated_records
+from dsstan.models.heaps.fit import check_heap_protection
+from dsstan.models.heaps.limits import range_ends
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, own_weights, smoothing
 from dsstan.table.coordinates import DISTANCES
+from dsstan.table.heaps import HeapLike, heap_value
 from dsstan.table.parquet import prepare_parquet
 from dsstan.table.problem import MISSING as GAPS
 from dsstan.table.problem import Problem, prepare
@@ -110,6 +113,8 @@ class StrataKeywords(TypedDict, total=False):
     strict: bool
     rounding: str
     missing: str
+    heap: HeapLike | None
+    range: tuple[float | None, float | None] | None
     accept_proxy: list[str] | None
     imputations: int | None
     hide_gaps: bool
@@ -211,6 +216,22 @@ class ReleaseOptions:
     missing: str = option(
         *("refuse", "A response that is missing: refuse, or draw it with the model.", MODEL, GAPS)
     )
+    heap: HeapLike | None = option(
+        None,
+        "Value that many records share and that gets a law of its own: a number such as 0, cap or "
+        "floor.",
+        MODEL,
+        typed=str | None,
+        free_form=True,
+    )
+    range: tuple[float | None, float | None] | None = option(
+        None,
+        "Least and largest value that copies may have, beside the heap if there is one; inf or "
+        "-inf where open.",
+        MODEL,
+        typed=tuple[float, float] | None,
+        metavar="LOW HIGH",
+    )
     accept_proxy: list[str] | None = option(
         None, "Column that may go out although it predicts the response; once for each.", COPIES
     )
@@ -265,6 +286,7 @@ class ReleaseOptions:
         if c is not None and not (is_number(c) and 0 < c < 1):
             raise InputError("correlation must lie between 0 and 1")
         self._check_weights()
+        self._check_heap()
         smoothing(self.gamma, np.zeros(1))
         for name in ("cov_model", "protection", "rounding", "missing"):
             words, value = options_of(self)[name].choices, getattr(self, name)
@@ -300,6 +322,31 @@ class ReleaseOptions:
                     f"{spelled(name, value)} out"
                 )
 
+    @property
+    def heaped(self) -> bool:
+        """Whether the response has a heap, or copies that keep to a range."""
+        return self.heap is not None or self.range is not None
+
+    def _check_heap(self) -> None:
+        """Refuse a heap or a range that is none, and what their model does not have."""
+        if not self.heaped:
+            return
+        if self.heap is not None:
+            heap_value(self.heap)
+        if self.range is not None:
+            range_ends(self.range)
+        name = "range" if self.heap is None else "heap"
+        for other in ("program", "hold_phi", "cluster", "resume", "by_row_groups"):
+            if getattr(self, other) not in (None, False):
+                raise InputError(f"a model with a {name} has no {other}: leave {other} out")
+        if self.missing != "refuse":
+            raise InputError(
+                f"a {name} needs the response of every record: leave "
+                f"{spelled('missing', self.missing)} out"
+            )
+        if self.protection in PROTECTIONS:
+            check_heap_protection(self.heap, self.protection)
+
     def _check_search(self) -> None:
         """Refuse what a search decides itself, or never does."""
         for name, given, why in (
@@ -307,6 +354,8 @@ class ReleaseOptions:
             ("gamma", np.isfinite(self.gamma), "flagged records are smoothed fully"),
             ("weights", self.weights is not None, "which records are protected is searched for"),
             ("by_site", self.by_site, "flag by a threshold or not at all"),
+            ("heap", self.heap is not None, "no intruder is known of a table with a heap"),
+            ("range", self.range is not None, "no intruder is known of copies in a range"),
             ("accept_failed", self.accept_failed, "a fit that failed is never released"),
             ("missing", self.missing != "refuse", "no intruder is known of a table with gaps"),
         ):
@@ -357,6 +406,7 @@ class ReleaseOptions:
             missing=self.missing,
             publish=self.publish,
             survey_weights=self.survey_weights,
+            **({} if self.heap is None else {"heap": self.heap}),
         )
 
     @property

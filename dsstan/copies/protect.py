@@ -18,6 +18,8 @@ from dsstan.copies.synthesis import synthesise
 from dsstan.core.errors import InputError
 from dsstan.core.seeds import root_seed, seed_bits, seed_of
 from dsstan.models.fit import fit
+from dsstan.models.heaps.fit import fit_heaped
+from dsstan.models.heaps.limits import find_range
 from dsstan.models.result import Fit
 from dsstan.models.weights import own_weights
 from dsstan.table.column_roles import check_proxies
@@ -42,6 +44,9 @@ def protect(table: Any, formula: str, **options: Unpack[ReleaseKeywords]) -> Syn
         :func:`dsstan.own_weights`.
     gamma, protection, cov_model, covariance, priors, engine
         See :func:`dsstan.fit`.
+    heap, range
+        A value that many records share, such as 0, and the ends of the copies; see
+        :func:`dsstan.prepare` and :func:`dsstan.models.heaps.fit.fit_heaped`.
     seed
         One root seed, from which the three stages' seeds are derived.
     workers
@@ -88,7 +93,10 @@ def make_release(table: Any, formula: str, options: ReleaseOptions) -> Synthesis
 
 def release_of(problem: Problem, options: ReleaseOptions) -> Synthesis:
     """The copies of a problem that :func:`prepare_release` checked."""
-    run = partial(fit, problem, covariance=options.covariance, **options.fitting)
+    model: Callable[..., Fit] = fit
+    if options.heaped:
+        model = partial(fit_heaped, range=options.range)
+    run = partial(model, problem, covariance=options.covariance, **options.fitting)
     return draw_release(run, options, root_seed(options.seed))
 
 
@@ -101,6 +109,8 @@ def prepare_release(table: Any, formula: str, options: ReleaseOptions) -> Proble
         check_imputations(problem, options.copies, options.imputations)
     if options.weights is not None:
         _check_weights(problem, options.weights)
+    if options.heaped:
+        find_range(problem, options.range)
     check_order(problem)
     check_proxies(problem, options.accept_proxy or (), columns_going_out(problem))
     return problem

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dsstan.core import above
-from dsstan.core.arrays import Floats, Indices
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.display import Card, Shown
 from dsstan.core.errors import InputError, whole_number
 from dsstan.core.seeds import (
@@ -177,6 +177,15 @@ class Synthesis(Shown):
     def modelled(self) -> Floats:
         """The published values on the modelled scale, shape (L, N)."""
         return np.asarray(self.problem.transform.forward(self.values))
+
+    def beside_heap(self) -> Floats:
+        """The same with NaN for values in the heap, shape (L, N)."""
+        return np.where(self.in_heap(), np.nan, self.modelled())
+
+    def in_heap(self) -> Truths:
+        """Which values are in the heap, shape (L, N)."""
+        heap = self.problem.heap
+        return np.zeros(self.values.shape, bool) if heap is None else self.values == heap
 
     @cached_property
     def whole_numbers(self) -> bool:

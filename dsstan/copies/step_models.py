@@ -17,6 +17,7 @@ from dsstan.models.counts.input import check_counts, read_offset
 from dsstan.models.fit import fit
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.groups.groups import read_groups
+from dsstan.models.heaps.fit import fit_heaped
 from dsstan.models.result import Fit
 from dsstan.table.problem import Problem
 
@@ -80,6 +81,12 @@ class StepModel:
     def check_options(self, options: ReleaseOptions) -> None:
         """Refuse a protection that the model does not have."""
         options.refuse_search()
+        for name, given in (("heap", options.heap), ("range", options.range)):
+            if given is not None and self.outcome != "gaussian":
+                raise InputError(
+                    f"the key {name!r} belongs to the outcome 'gaussian', and this step has "
+                    f"{self.outcome!r}"
+                )
         if self.outcome in COUNTS and not protection_of(options.protection).latent:
             raise InputError(f'a count is protected as "paper" does, got {options.protection!r}')
 
@@ -108,4 +115,6 @@ class StepModel:
             return partial(fit_bracketed, problem, self.cuts, **self._of_brackets, **common)
         if self.groups is not None:
             return partial(fit_multivariate, problem, self.groups, **common)
+        if options.heaped:
+            return partial(fit_heaped, problem, options.range, **common)
         return partial(fit, problem, **common)

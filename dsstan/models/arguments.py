@@ -22,7 +22,7 @@ from dsstan.engines import SamplerSettings
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, smoothing
-from dsstan.table.problem import Problem
+from dsstan.table.problem import Problem, refuse_heap
 
 
 class SamplerKeywords(TypedDict, total=False):
@@ -160,6 +160,7 @@ def check_arguments(
         If arguments contradict each other or the table.
     """
     begin, root = time.perf_counter(), root_seed(seed)
+    refuse_heap(problem)
     if law is None and pd.api.types.is_bool_dtype(problem.table[problem.response].dtype):
         raise InputError(
             f"response {problem.response!r} holds truth values, which are not Gaussian: use "

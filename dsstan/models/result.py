@@ -146,7 +146,7 @@ class Fit(Shown, SpatialModel):
         """
         rows = {}
         for name, d in self.scalars.items():
-            held = name == "phi" and self.phi_held is not None
+            held = name in self.held
             q025, q50, q975 = np.quantile(d, [0.025, 0.5, 0.975])
             rows[name] = {
                 "mean": float(np.mean(d)),
@@ -163,11 +163,14 @@ class Fit(Shown, SpatialModel):
         return table
 
     @property
+    def held(self) -> tuple[str, ...]:
+        """Names of the scalar parameters that were held at one value."""
+        return () if self.phi_held is None else ("phi",)
+
+    @property
     def worst_ess(self) -> float:
         """Smallest bulk effective sample size of a sampled parameter."""
-        return min(
-            ess(d) for name, d in self.scalars.items() if name != "phi" or self.phi_held is None
-        )
+        return min(ess(d) for name, d in self.scalars.items() if name not in self.held)
 
     def to_arviz(self) -> Any:
         """The posterior for ArviZ: an InferenceData before ArviZ 1, a DataTree from 1 on.

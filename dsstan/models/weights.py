@@ -153,7 +153,7 @@ def neighbour_distances(
     neighbour = check_count("neighbour", neighbour)
     if within is not None:
         return _distances_within(problem, neighbour, by_site, within)
-    if problem.n_missing:
+    if not problem.observed.all():
         return _distances_to_observed(problem, neighbour, by_site)
     points = problem.unique_sites if by_site else problem.sites
     if neighbour >= len(points):

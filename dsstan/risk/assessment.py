@@ -46,6 +46,9 @@ twice as many each time."""
 OF_MISSING = "no intruder is computed where values are missing"
 """Why a release with missing values has no intruder."""
 
+OF_A_HEAP = "no intruder is computed of a model with a heap or a range"
+"""Why a two-part model has no intruder."""
+
 OF_A_CHAIN = (
     "no intruder is computed for several synthetic columns, as its formulas take one, and the "
     "copies of each tell of the others"
@@ -296,11 +299,13 @@ def measured(
     return unassessed(release, absence, absolute=absolute)
 
 
-def check_judgeable(problem: Problem, floor: FloorLike | None) -> None:
+def check_judgeable(problem: Problem, floor: FloorLike | None, *, heaped: bool = False) -> None:
     """Refuse before sampling a floor that no release of a problem could be compared with.
 
-    Raises InputError.
+    ``heaped`` says that its model has a heap or a range. Raises InputError.
     """
+    if heaped and as_floor(floor) is not None:
+        raise _no_floor(OF_A_HEAP)
     if problem.n_missing and as_floor(floor) is not None:
         raise _no_floor(OF_MISSING)
 

@@ -135,7 +135,7 @@ def disclosure(
     check_tolerances(relative, absolute)
     problem = release.problem
     truth = problem.original()
-    known = problem.observed  # a value that nobody knows can't be disclosed
+    known = problem.known  # a value that nobody knows can't be disclosed
     tolerances: dict[str, Floats | float] = {"within_relative": relative * np.abs(truth)}
     if absolute is not None:
         tolerances["within_absolute"] = absolute

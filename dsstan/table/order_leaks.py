@@ -207,7 +207,7 @@ def check_order(problem: Problem) -> None:
         the records in the order of the response.
     """
     response = problem.table[problem.response]
-    check_rows(problem.original()[problem.observed], problem.response)
+    check_rows(problem.original()[problem.known], problem.response)
     index = problem.table.index
     for level in range(index.nlevels):
         labels = pd.Series(index.get_level_values(level), index=index)

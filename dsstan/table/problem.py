@@ -32,11 +32,13 @@ from dsstan.table.columns import (
     as_pandas,
     check_frame,
     columns_named,
+    require_column,
     response_values,
     to_width,
 )
 from dsstan.table.coordinates import largest_distance, locate, site_numbers
 from dsstan.table.formulas.formula import Design, ResponseTransform, build_design, parse
+from dsstan.table.heaps import HeapLike, read_heap
 from dsstan.table.survey_weights import survey_weights_of
 
 UNNAMED = "table"
@@ -93,6 +95,8 @@ class Problem(Shown):
         caller named none.
     survey_weights
         Column with the survey weights, which goes out as it is; None where there are none.
+    heap
+        The value at which records are heaped, which have y = NaN; None without a heap.
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -114,6 +118,7 @@ class Problem(Shown):
     source: Any = field(repr=False, default=None)
     publish: tuple[str, ...] | None = field(repr=False, default=None)
     survey_weights: str | None = field(repr=False, default=None)
+    heap: float | None = None
 
     by_row_groups: ClassVar[bool] = False
     """Whether ``table`` holds a part of the columns, and the others stay in their file."""
@@ -182,13 +187,25 @@ class Problem(Shown):
 
     @cached_property
     def observed(self) -> Truths:
-        """Records whose response is there, shape (N,)."""
+        """Records whose response is there and not in the heap, shape (N,)."""
         return np.asarray(~np.isnan(self.y))
+
+    @cached_property
+    def in_heap(self) -> Truths:
+        """Records in the heap, shape (N,)."""
+        if self.heap is None:
+            return np.zeros(self.n_records, dtype=bool)
+        return np.asarray(self.original() == self.heap)
+
+    @property
+    def known(self) -> Truths:
+        """Records whose response is there, in the heap or not, shape (N,)."""
+        return np.asarray(self.observed | self.in_heap)
 
     @property
     def n_missing(self) -> int:
         """Records whose response is missing, to be drawn with the model."""
-        return int(np.sum(~self.observed))
+        return int(np.sum(~self.known))
 
     @cached_property
     def survey_weight_values(self) -> Floats | None:
@@ -200,6 +217,10 @@ class Problem(Shown):
     def original(self) -> Floats:
         """Response of the table on its own scale, shape (N,); NaN where it is missing."""
         return response_values(self.table[self.response], self.response, missing=True)
+
+    def without_heap(self) -> pd.DataFrame:
+        """The table with a response that is missing in the heap."""
+        return _without(self.table, self.response, self.heap)
 
     def with_response(self, values: Floats) -> pd.DataFrame:
         """Copy of the table with another response.
@@ -269,6 +290,7 @@ def prepare(
     missing: str = "refuse",
     publish: Sequence[str] | None = None,
     survey_weights: str | None = None,
+    heap: HeapLike | None = None,
 ) -> Problem:
     """Check a table against a formula and build the arrays of the model.
 
@@ -311,6 +333,10 @@ def prepare(
         confused with risk weights. It goes out as it is; :func:`dsstan.utility` and
         :func:`dsstan.risk.identification.identification` use it, and the model only if the
         formula does.
+    heap
+        A value that many records share, such as 0: a number, ``"cap"`` for the largest value or
+        ``"floor"`` for the smallest. The formula, a ``log()`` included, is then for the other
+        records; see :func:`dsstan.models.heaps.fit.fit_heaped`.
 
     Returns
     -------
@@ -362,7 +388,11 @@ def prepare(
         )
     if missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
-    design = build_design(parsed, frame, missing=missing == "draw")
+    at, gaps = None, missing == "draw" or heap is not None
+    if heap is not None:
+        require_column(parsed.response, frame, parsed.text)
+        at = read_heap(frame[parsed.response], heap, missing)
+    design = build_design(parsed, _without(frame, parsed.response, at), missing=gaps)
     there = np.flatnonzero(~np.isnan(design.y))
     _check_observed(design, there)
     if np.ptp(design.y[there]) == 0.0:
@@ -400,7 +430,16 @@ def prepare(
         source=None if isinstance(table, pd.DataFrame) else table,
         publish=columns_named(publish, frame.columns),
         survey_weights=survey_weights,
+        heap=at,
     )
+
+
+def _without(frame: pd.DataFrame, response: str, heap: float | None) -> pd.DataFrame:
+    """The table with a response that is missing in the heap."""
+    if heap is None:
+        return frame
+    values = response_values(frame[response], response)
+    return frame.assign(**{response: np.where(values == heap, np.nan, values)})
 
 
 def _check_survey_weights(
@@ -455,4 +494,17 @@ def require_complete(problem: Problem) -> None:
         raise InputError(
             f"this needs the response of every record and {problem.n_missing} have none: "
             "disclosure() and utility() take those that have one"
+        )
+    refuse_heap(problem)
+
+
+def refuse_heap(problem: Problem) -> None:
+    """Refuse a problem whose response has a heap.
+
+    Raises InputError if so.
+    """
+    if problem.heap is not None:
+        raise InputError(
+            "this takes a response of one law, and this one has a heap: only "
+            "dsstan.models.heaps.fit.fit_heaped fits it, and disclosure() and utility() measure it"
         )

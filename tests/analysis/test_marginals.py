@@ -91,12 +91,13 @@ def test_zeros_and_caps_are_foreseen_from_the_response_alone() -> None:
     coords = ("x", "y")
     [said] = foreseen_heaps(ds.prepare(table, "log1p(rent) ~ log(area)", coords=coords))
     assert said.startswith("20% of 'rent' are 0, and a normal law draws none (unlike-the-data)")
-    assert "model the records above 0 alone" in said
+    assert said.endswith("give the heap a law of its own with heap=0")
     above = table[table["rent"] > 0].reset_index(drop=True)
     assert foreseen_heaps(ds.prepare(above, "log(rent) ~ log(area)", coords=coords)) == ()
     capped = above.assign(rent=above["rent"].clip(upper=above["rent"].quantile(0.8)))
     [said] = foreseen_heaps(ds.prepare(capped, "log(rent) ~ log(area)", coords=coords))
     assert "'rent' are its largest value, and copies go above it" in said
+    assert said.endswith('give the heap a law of its own with heap="cap"')
     assert str(capped["rent"].max()) not in said
 
 

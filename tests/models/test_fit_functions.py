@@ -25,6 +25,7 @@ from dsstan.models.arguments import FitKeywords, SamplerKeywords, settings_of
 from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.counts.fit import fit_counts
 from dsstan.models.groups.fit import fit_multivariate
+from dsstan.models.heaps.fit import fit_heaped
 from dsstan.models.result import Fit
 from dsstan.release.write import summary
 from dsstan.risk import targets
@@ -46,6 +47,7 @@ FITS: dict[str, tuple[str, Callable[..., Fit]]] = {
     "truncated": ("value", partial(fit_bracketed, cuts=CUTS, likelihood="truncated")),
     "adaptive": ("value", fit_adaptive),
     "counts": ("count", fit_counts),
+    "heaped": ("value", partial(fit_heaped, range=(0, None))),
     "multivariate": ("value", partial(fit_multivariate, groups="kind")),
 }
 """Response and call of every model."""

@@ -55,18 +55,13 @@ _HEAD = signature_of(
 
 _STEP = signature_of(
     "formula outcome threshold correlation neighbour by_site weights gamma protection cov_model "
-    "phi_bounds rounding offset cuts closed likelihood groups",
+    "phi_bounds rounding heap range offset cuts closed likelihood groups",
     *(Source, StepModel, ReleaseOptions),
 )
 """What a step may say."""
 
 OF_A_STEP = "models other than the Gaussian belong into a step: begin one with [[steps]]"
-NO_SUCH_LAW = dict.fromkeys(
-    ("range", "heap", "bounds"),
-    "no model keeps copies within a range or gives them a heap. log() in the formula keeps a "
-    "column above 0 there; where many records are 0 or at another end, model the others alone and "
-    "publish which are at that end in a column of their own",
-)
+NO_SUCH_LAW = {"bounds": "range = [0, inf] keeps copies within it"}
 """Keys that a job might be thought to have, and what to do instead."""
 
 _OF_STEPS = "it belongs into a step, below [[steps]]"

@@ -221,7 +221,7 @@ def bracketed(fit: Fit, what: str) -> BracketedFit:
     InputError
         If they do not; ``what`` is the function that needs it.
     """
-    if not isinstance(fit, BracketedFit):
+    if not isinstance(fit, BracketedFit) or fit.problem.heap is not None:
         raise InputError(f"{what} needs copies of a fit_bracketed fit")
     return fit
 

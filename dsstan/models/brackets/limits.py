@@ -158,13 +158,14 @@ def find_brackets(
                 f"column {column!r} names brackets: give cuts as a mapping from each name to its "
                 "(low, high)"
             )
-    _check_domain(problem.transform, low, high)
+    check_domain(problem.transform, low, high)
     truth = problem.original()
     ends = high[:-1]
     number = np.searchsorted(ends, truth, side="right" if closed == "left" else "left")
     if column is not None:
         number = _by_name(problem, column, names)
-    first, last = _held(problem, low, high, closed)
+    left = closed == "left"
+    first, last = held_ends(problem, low, high, holds=(left, not left))
     forward = problem.transform.forward
     with np.errstate(all="ignore"):
         # The lowest end may be that of the domain, where a logarithm is minus infinity.
@@ -259,7 +260,7 @@ def _named(cuts: Mapping[Any, Any] | pd.DataFrame) -> tuple[list[str], Floats, F
     return names, ends_of[:, 0], ends_of[:, 1]
 
 
-def _check_domain(transform: ResponseTransform, low: Floats, high: Floats) -> None:
+def check_domain(transform: ResponseTransform, low: Floats, high: Floats) -> None:
     """Ends must be values that the transform takes; the lowest may be the end of its domain."""
     if transform.name == "identity":
         return
@@ -290,11 +291,16 @@ def _by_name(problem: Problem, column: str, names: list[str]) -> Indices:
     return np.asarray(number, dtype=np.intp)
 
 
-def _held(problem: Problem, low: Floats, high: Floats, closed: str) -> tuple[Floats, Floats]:
-    """Smallest and largest value of each bracket that the column can hold, shape (K,)."""
-    width, left = _width(problem), closed == "left"
-    first = np.array([_edge(end, width, up=True, holds=left) for end in low])
-    last = np.array([_edge(end, width, up=False, holds=not left) for end in high])
+def held_ends(
+    problem: Problem, low: Floats, high: Floats, *, holds: tuple[bool, bool]
+) -> tuple[Floats, Floats]:
+    """Smallest and largest value of each bracket that the column can hold, shape (K,).
+
+    ``holds`` says whether the low and the high end belong to their bracket.
+    """
+    width = _width(problem)
+    first = np.array([_edge(end, width, up=True, holds=holds[0]) for end in low])
+    last = np.array([_edge(end, width, up=False, holds=holds[1]) for end in high])
     if problem.transform.name != "identity":
         if width.kind == "f":
             smallest = float(np.finfo(width).tiny)

@@ -62,8 +62,14 @@ def public_view(release: Synthesis) -> PublicView:
 def _estimates(release: Synthesis) -> Table:
     """Least squares of the model's formula on each copy, combined by Reiter (2003)."""
     problem, weights = release.problem, release.problem.survey_weight_values
-    pairs = zip(release.designs(problem.design), release.modelled(), strict=True)
-    coefs, variances = zip(*(regressed(X, y, weights) for X, y in pairs), strict=True)
+    copies = zip(
+        release.designs(problem.design), release.modelled(), ~release.in_heap(), strict=True
+    )
+    fitted = (
+        regressed(X[rows], y[rows], None if weights is None else weights[rows])
+        for X, y, rows in copies
+    )
+    coefs, variances = zip(*fitted, strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DsstanWarning)  # of two copies, said to the steward
         pooled = combine(np.stack(coefs), np.stack(variances))
