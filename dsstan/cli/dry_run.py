@@ -49,9 +49,9 @@ from dsstan.table.problem import Problem
 from dsstan.table.weights_in_formula import missed_in_words
 
 METHOD = (
-    "An estimate: posteriors drawn directly, some iterations of the sampler, and one surface node, "
-    "copy and decomposition of this table, timed on this machine and scaled. Other work on the "
-    "machine adds to it, and so do pages, pictures and the first compilation under CmdStan."
+    "An estimate: posteriors drawn directly, some iterations of the sampler, and one surface node "
+    "and copy of this table, timed on this machine and scaled. Other work on the machine adds to "
+    "it, and so do pages, pictures and the first compilation under CmdStan."
 )
 
 

@@ -2,9 +2,10 @@
 
 Up to :data:`SMALL` records the rehearsal has all of the table, else as many of its records. The
 direct engine draws from their posterior, so what it finds of them, the run will find. What grows
-with the cube of N (a node of the surface, a copy, a decomposition of the attack) is then measured
-once at full N, and the rest is scaled by it. Iterations of the sampler do not depend on N: they are
-timed on a few records.
+with the cube of N (a node of the surface, a copy) is then measured once at full N. What is measured
+of the part alone is carried on from a quarter of it: linearly where the covariance is approximated,
+else by the square of N, which the measures of risk follow up to the 2,000 records that an exact
+covariance takes. Iterations of the sampler do not depend on N: they are timed on a few records.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from threadpoolctl import threadpool_limits
 from dsstan.analysis.utility import utility
 from dsstan.comparison.scores import measure
 from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
 from dsstan.core.arrays import Indices
 from dsstan.core.chebyshev import chebyshev_nodes, log_position_inv
 from dsstan.core.errors import DsstanWarning
 from dsstan.covariance.approximations import choose_covariance
 from dsstan.covariance.base import SpatialModel
-from dsstan.covariance.eigenbasis import FreeSurface
 from dsstan.covariance.likelihood_surface import HELD_OUT_PHI
 from dsstan.covariance.surface_statistics import node_statistics, rotate, smoothed_correlation
 from dsstan.models.arguments import diagonal
@@ -41,16 +42,17 @@ from dsstan.models.predictive import carried_effect
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights
-from dsstan.risk.assessment import assess
+from dsstan.risk.assessment import Assessment, assess, most_integrated
 from dsstan.risk.disclosure import disclosure
-from dsstan.risk.intruder.exact import WORST
+from dsstan.risk.intruder.attacker import Attack
+from dsstan.risk.intruder.exact import exact_intruder
 from dsstan.risk.intruder.variance_grid import integrable
 from dsstan.table.problem import Problem
 
 SMALL = 300
 """Most records that are rehearsed as they are."""
 
-SMALL_OF_MANY = 2000
+SMALL_OF_MANY = 1000
 """Most records that are rehearsed of a table whose covariance is approximated."""
 
 TINY = 60
@@ -65,8 +67,8 @@ CHECKS = HELD_OUT_PHI + 1
 FEW = 4
 """Copies drawn to separate the cost of each copy from the cost that occurs once."""
 
-FEW_EXACT = 2
-"""Records integrated exactly for the cost of each."""
+FEW_EXACT, MORE_EXACT = 2, 10
+"""Records integrated exactly, for the cost of each and of what they share."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ class Rehearsal:
     part
         The records rehearsed.
     smaller
-        Fewer of them, of which what is linear in N is timed again; None where nothing is, or the
-        part is the table.
+        Fewer of them, of which what is carried on to N is timed again; None where the part is the
+        table.
     weights
         Of the whole table, by the phi of the part.
     model
@@ -126,19 +128,25 @@ class Rehearsal:
         return self.part.kept.problem is self.model.problem
 
     def of_table(self, seconds: Callable[[Part], float]) -> float:
-        """Seconds of a measure for the whole table: linear in N, or as a decomposition grows."""
+        """Seconds of a measure for the whole table: linear in N, or by its square."""
         if self.model.covariance.approximate:
             return self.linear(seconds)
-        return seconds(self.part) * _decompositions_ratio(self)
+        return self._carried_on(seconds, 2)
 
     def linear(self, seconds: Callable[[Part], float]) -> float:
         """Seconds of what is linear in N, for the whole table."""
+        if self.smaller is not None:
+            seconds(self.smaller)  # compiles, and fills what is kept
+        return self._carried_on(seconds, 1)
+
+    def _carried_on(self, seconds: Callable[[Part], float], power: int) -> float:
+        """Seconds at the whole table of a constant and a multiple of a power of N."""
         if self.smaller is None:
             return seconds(self.part)
-        seconds(self.smaller)  # compiles, and fills what is kept
         fewer, more = seconds(self.smaller), seconds(self.part)
-        each = max(0.0, more - fewer) / (self.part.records - self.smaller.records)
-        return more + each * (self.model.problem.n_records - self.part.records)
+        small, large = (part.records**power for part in (self.smaller, self.part))
+        each = max(0.0, more - fewer) / (large - small)
+        return float(more + each * (self.model.problem.n_records**power - large))
 
 
 def rehearse(problem: Problem, options: ReleaseOptions) -> Rehearsal:
@@ -161,9 +169,10 @@ def rehearse(problem: Problem, options: ReleaseOptions) -> Rehearsal:
 
     rows = _some_rows(problem, SMALL_OF_MANY if large.approximate else SMALL)
     smaller = None
-    if large.approximate and rows.size < problem.n_records:
-        for _ in range(2):  # the first time compiles
-            smaller, _ = drawn(_some_rows(problem, rows.size // 4))
+    quarter = _some_rows(problem, rows.size // 4)
+    if quarter.size < rows.size < problem.n_records:
+        for _ in range(2 if large.approximate else 1):  # the first time compiles
+            smaller, _ = drawn(quarter)
     part, weights = drawn(rows)
     A = diagonal(weights, part.kept.gamma, part.kept.protection)
     return Rehearsal(
@@ -218,38 +227,59 @@ def estimate_release(rehearsed: Rehearsal, copies: int, seconds_before: float) -
     draws = kept.covariance.draws_by_default(kept, carried_effect(kept)[0], records)
     judged = partial(_judge, draws=min(draws, kept.n_draws), number=min(copies, kept.n_draws))
     free, restricted = _fits(rehearsed)
+    found: list[tuple[Synthesis, Assessment]] = []
+
+    def bounds(part: Part) -> float:
+        seconds, release, judgement = judged(part)
+        found[:] = [(release, judgement)]
+        return seconds
+
+    disclosed = rehearsed.of_table(bounds)  # the part last
+    if integrable(model):
+        disclosed += _integrals(model, *found[0])
     seconds = {
         "reading": seconds_before,
         "unrestricted fit": free,
         "restricted fit": restricted,
         "copies": drawn,
-        "disclosure": rehearsed.of_table(judged) + drawn,
+        "disclosure": disclosed + drawn,
     }
     return Estimate(seconds, _peak_mib(records, copies))
 
 
-def _judge(part: Part, *, draws: int, number: int) -> float:
-    """Wall time of the measures of risk and utility of a part."""
+def _judge(part: Part, *, draws: int, number: int) -> tuple[float, Synthesis, Assessment]:
+    """Wall time of the measures of risk and utility of a part but for exact posteriors; the copies
+    and what was found."""
     release = synthesise(
         *(part.kept, number), seed=0, accept_failed=True, accept_few_draws=True, progress=False
     )
-
-    def assessed(exact: int) -> float:
-        return _timed(lambda: assess(release, draws=draws, exact=exact, progress=False))[0]
-
-    once = assessed(0)
-    if integrable(part.kept):
-        again = assessed(0)  # what is kept from the first time is not counted twice
-        once += max(0.0, assessed(FEW_EXACT) - again) * WORST / FEW_EXACT
-    return once + _timed(lambda: (disclosure(release), utility(release)))[0]
+    bounds, found = _timed(lambda: assess(release, draws=draws, exact=0, progress=False))
+    return bounds + _timed(lambda: (disclosure(release), utility(release)))[0], release, found
 
 
-def _decompositions_ratio(rehearsed: Rehearsal) -> float:
-    """Cost of a decomposition of the whole table by that of the part rehearsed."""
-    if rehearsed.whole:
-        return 1.0
-    kept = rehearsed.part.kept
-    return _decomposition_seconds(rehearsed.model, kept) / _decomposition_seconds(kept, kept)
+def _integrals(model: SpatialModel, release: Synthesis, found: Assessment) -> float:
+    """Wall time of the exact posteriors of a release of the whole table, by those of a part.
+
+    Nearly as many records are integrated as may be: the weakest by their bounds alone go on until
+    one of them is the weakest exactly. A release costs what all records share, which grows as the
+    square of N, and a time for each.
+    """
+    n = model.problem.n_records
+    larger, count = (n / release.problem.n_records) ** 2, min(n, most_integrated(n))
+    seconds = 0.0
+    for copies, bounds in ((release, found.after), (release.unprotected, found.before)):
+        if copies is None or bounds is None:
+            continue
+        few, many = (_integral_seconds(copies, bounds, k) for k in (FEW_EXACT, MORE_EXACT))
+        each = max(0.0, many - few) / (MORE_EXACT - FEW_EXACT)
+        seconds += larger * max(0.0, few - FEW_EXACT * each) + count * each
+    return seconds
+
+
+def _integral_seconds(copies: Synthesis, bounds: Attack, count: int) -> float:
+    """Wall time of the exact posteriors of the first records."""
+    rows = range(count)
+    return _timed(lambda: exact_intruder(copies, records=rows, bounds=bounds, progress=False))[0]
 
 
 def estimate_comparison(
@@ -345,17 +375,6 @@ def _draw_effects(model: SpatialModel, fitted: Fit, copies: int) -> None:
     with threadpool_limits(limits=1, user_api="blas"):
         for chain, iteration in spread_draws(fitted, copies):
             law.draw(parameters_at(fitted, int(chain), int(iteration)), rng)
-
-
-def _decomposition_seconds(model: SpatialModel, fitted: Fit) -> float:
-    """Wall time of one decomposition of the attack, at draws of a fit."""
-    at = [parameters_at(fitted, 0, i) for i in (0, 1)]
-
-    def one() -> None:
-        with threadpool_limits(limits=1, user_api="blas"):
-            FreeSurface(model.problem, at, (1, 16), model.cov_model)
-
-    return _timed(one)[0]
 
 
 def _peak_mib(records: int, copies: int) -> float:

@@ -132,6 +132,11 @@ def assess(
     return found
 
 
+def most_integrated(records: int) -> int:
+    """Most of so many records that are integrated exactly without being asked."""
+    return int(MOST_EXACT * (MOST_RECORDS / records) ** 2)
+
+
 def _stated(former: Former | None) -> tuple[object, ...] | None:
     """What former releases say, as something that can be compared."""
     if former is None:
@@ -177,7 +182,7 @@ def _assess(
         bare_attack = attack(bare, draws=draws, former=known, progress=False)
         before = replace(with_proxies(bare_attack, proxies), flagged=release.fit.flagged)
     if exact:
-        most = int(MOST_EXACT * (MOST_RECORDS / release.problem.n_records) ** 2)
+        most = most_integrated(release.problem.n_records)
         weakest = _weakest(release, after, before, exact)
         rows = np.union1d(weakest, undecided[:most]).tolist()
         found = exact_intruder(

@@ -22,6 +22,7 @@ from dsstan.cli.dry_run import METHOD, plan_release
 from dsstan.cli.rehearsal import (
     FEW,
     FEW_EXACT,
+    MORE_EXACT,
     SMALL,
     Rehearsal,
     _part,
@@ -33,7 +34,7 @@ from dsstan.copies.options import ReleaseOptions
 from dsstan.core.errors import InputError
 from dsstan.covariance import approximations
 from dsstan.models.weights import neighbour_distances
-from dsstan.risk.intruder.exact import WORST
+from dsstan.risk.intruder import variance_grid
 
 OPTIONS = ReleaseOptions(
     **{"coords": ("s1", "s2"), "name": "t", "threshold": 0.05, "engine": "embedded"},
@@ -239,14 +240,16 @@ def test_the_estimate_adds_up_what_the_pieces_took(monkeypatch):
     """Times are given, so that nothing depends on the machine: one copy 1 s, each more 0.5 s."""
     problem = ds.prepare(table_of(40), "log(value) ~ 1", coords=("s1", "s2"))
     rehearsed = rehearse(problem, OPTIONS)
-    # One copy, several; without exact records at first, again, with some; shares and utility.
-    times = iter([1.0, 1.0 + 0.5 * (FEW - 1), 7.0, 3.0, 3.0 + 0.2 * FEW_EXACT, 0.25])
+    # One copy, several; bounds, shares and utility; of the copies and of those without protection
+    # a few and more exact records.
+    exact = [2.0 + 0.2 * FEW_EXACT, 2.0 + 0.2 * MORE_EXACT]
+    times = iter([1.0, 1.0 + 0.5 * (FEW - 1), 7.0, 0.25, *exact, *exact])
     monkeypatch.setattr(_rehearsal, "_timed", lambda call: (next(times), call()))
     found = estimate_release(rehearsed, 21, 0.75)
     assert found.seconds["reading"] == 0.75
     assert found.seconds["copies"] == 1.0 + 0.5 * 20
-    exact = 0.2 * WORST
-    disclosure = 7.0 + exact + 0.25 + found.seconds["copies"]
+    integrals = 2 * (2.0 + 0.2 * 40)  # all of so few records
+    disclosure = 7.0 + integrals + 0.25 + found.seconds["copies"]
     assert found.seconds["disclosure"] == pytest.approx(disclosure)
     assert found.seconds["unrestricted fit"] > rehearsed.sampler_seconds > 0
     assert found.total == sum(found.seconds.values())
@@ -262,6 +265,30 @@ def test_what_is_linear_in_the_records_is_carried_on_from_two_sizes():
         part=of(2000), smaller=of(500), weights=None, model=whole, sampler_seconds=0.0
     )
     assert rehearsed.linear(lambda part: 3.0 + 0.001 * part.records) == pytest.approx(13.0)
+
+
+def test_measures_under_an_exact_covariance_are_carried_on_by_the_square_of_n():
+    def of(records):
+        return SimpleNamespace(records=records)
+
+    exact = SimpleNamespace(approximate=False)
+    whole = SimpleNamespace(problem=SimpleNamespace(n_records=1200), covariance=exact)
+    rehearsed = Rehearsal(
+        part=of(300), smaller=of(75), weights=None, model=whole, sampler_seconds=0.0
+    )
+    found = rehearsed.of_table(lambda part: 3.0 + 1e-5 * part.records**2)
+    assert found == pytest.approx(3.0 + 14.4)
+
+
+def test_no_exact_posterior_is_counted_of_a_table_that_has_none(monkeypatch):
+    """The part could be integrated, the table can't: its estimate was 17 times the run."""
+    monkeypatch.setattr(_rehearsal, "SMALL", 40)
+    monkeypatch.setattr(variance_grid, "MOST_RECORDS", 60)
+    monkeypatch.setattr(_rehearsal, "_integrals", lambda *_: 1e6)
+    for records, counted in ((80, False), (50, True)):
+        problem = ds.prepare(table_of(records), "log(value) ~ 1", coords=("s1", "s2"))
+        found = estimate_release(rehearse(problem, OPTIONS), 10, 0.0)
+        assert (found.seconds["disclosure"] > 1e6) is counted
 
 
 def test_a_rehearsal_of_a_large_table_keeps_the_rank_of_its_design():

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats, Indices
+from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.likelihood_surface import smoothed_correlation
 from dsstan.models.result import Fit
 from dsstan.risk.intruder.scale_integral import ScalePrior
@@ -32,8 +33,8 @@ EDGE, EDGE_MASS, TRIES = 0.04, 1e-5, 4
 """Outer share of an axis, the mass allowed there before the axis is widened, and how often."""
 
 
-def integrable(fit: Fit) -> bool:
-    """Whether records of this fit can be integrated over a grid without a long wait."""
+def integrable(fit: SpatialModel) -> bool:
+    """Whether records of this model can be integrated over a grid without a long wait."""
     return not fit.covariance.approximate and fit.problem.n_records <= MOST_RECORDS
 
 
