@@ -34,7 +34,7 @@ from dsstan.core.errors import DsstanError, DsstanWarning, InputError
 from dsstan.core.progress import phase
 from dsstan.covariance.approximations import choose_covariance
 from dsstan.covariance.protection import protection_of
-from dsstan.engines import gaussian_engine, get_engine, slow_design
+from dsstan.engines import gaussian_engine, get_engine, refuse_ridge, slow_design
 from dsstan.models.arguments import check_cut, program_of
 from dsstan.models.checks.conditions import most_flagged
 from dsstan.models.heaps.limits import range_ends
@@ -63,8 +63,11 @@ FEW = 5
 
 _NOT_JUDGED = "DISCLOSURE will be NOT JUDGED, and publishing takes a reason"
 
-SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Shares of the records that would be flagged by the distances that are shown beside the rule."""
+
+THRESHOLDS = 5
+"""Distances that are shown, the longest; two shares of few records may have one."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,9 @@ def plan_release(
         judged = (f'{_NOT_JUDGED}: no floor is given, such as "10%" (--floor 10%)', *judged)
     elif former is not None and former.alike and not bare:
         judged = (f"{_NOT_JUDGED}: {former.uncounted}", *judged)
-    slow = slow_design(get_engine(what["engine"]), "surface", problem.n_terms, options.sampler)
+    runner, columns = get_engine(what["engine"]), problem.n_terms
+    refuse_ridge(runner, "surface", columns, problem.n_records)
+    slow = slow_design(runner, "surface", columns, options.sampler)
     if slow is not None:
         return Plan(what, None, slow, judged, missed=bare)
     try:
@@ -359,7 +364,7 @@ def _thresholds(nearest: Floats) -> list[dict[str, Any]]:
     longest = np.sort(nearest)[::-1]
     at = [longest[max(0, round(share * longest.size) - 1)] for share in SHARES]
     chosen = sorted({_two_digits_down(distance) for distance in at if distance > 0}, reverse=True)
-    return [{"threshold": M, "flagged": int(np.sum(nearest >= M))} for M in chosen]
+    return [{"threshold": M, "flagged": int(np.sum(nearest >= M))} for M in chosen[:THRESHOLDS]]
 
 
 def _two_digits_down(value: float) -> float:

@@ -16,7 +16,7 @@ from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.likelihood_surface import Surface
 from dsstan.covariance.vecchia.spread import check_spread, kept_seed, spread
 from dsstan.covariance.window import Window, exact_surface, narrowed_surface
-from dsstan.engines import SamplerSettings, gaussian_engine, slow_design
+from dsstan.engines import SamplerSettings, gaussian_engine, refuse_ridge, slow_design
 from dsstan.models.arguments import Request, check_arguments, program_of
 from dsstan.models.checks.conditions import at_window
 from dsstan.models.finish import finish_fit, run_program
@@ -165,6 +165,7 @@ def fit(
     check_spread(request.covariance, cluster, resume)
     request = replace(request, seed=_seed(request, seed, nodes, resume))
     runner = gaussian_engine(engine, name, problem.n_terms)
+    refuse_ridge(runner, name, problem.n_terms, request.informing.size)
     slow = slow_design(runner, name, problem.n_terms, request.settings)
     if slow is not None:
         warnings.warn(slow, DsstanWarning, stacklevel=2)

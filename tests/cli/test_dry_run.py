@@ -206,7 +206,7 @@ def test_a_threshold_in_another_unit_is_told_before_any_sampling(
     assert found["plan"]["flagged"] == flagged
     assert any(said in line for line in found["failures"] + found["warnings"])
     nearest = neighbour_distances(planned(file), neighbour=2)
-    assert len(found["plan"]["thresholds"]) > 2
+    assert len(found["plan"]["thresholds"]) == 5
     for one in found["plan"]["thresholds"]:
         assert one["flagged"] == np.sum(nearest >= one["threshold"]) > 0
 
@@ -462,3 +462,18 @@ def test_a_formula_of_few_records_a_column_and_many_zeros_are_foreseen(inside, t
     assert "10 columns are estimated from 40 records" in said, ran.stderr
     assert "pool levels that have few records" in said
     assert "25% of 'value' are 0, and a normal law draws none" in said
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_ridge_of_levels_is_refused_by_a_stan_engine_and_fitted_directly(inside, tmp_path, dry):  # noqa: F811
+    """51 columns of 80 records: neither a run nor a dry run came back within 300 s."""
+    case("lev50.csv").to_csv(tmp_path / "lev50.csv", index=False)
+    formula = "log(rent) ~ log(area) + lev"
+    asked = ("synthesise", tmp_path / "lev50.csv", "--formula", formula, "--coords", "x", "y")
+    ran = inside(*asked, "--engine", "embedded", "--out", tmp_path / "out", *dry)
+    assert ran.returncode == 2
+    said = " ".join(ran.stderr.split())
+    assert "51 columns for 80 records" in said
+    assert "--engine direct draws from the same posterior in seconds. Or pool levels" in said
+    problem = ds.prepare(case("lev50.csv"), formula, coords=("x", "y"))
+    assert ds.fit(problem, progress=False, seed=2**100, samples=100).engine == "direct"
