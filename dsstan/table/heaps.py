@@ -13,7 +13,7 @@ HeapLike = float | str
 """A number, ``"cap"`` for the largest value, ``"floor"`` for the smallest."""
 
 FEWEST = 5
-"""Records of a heap, and beside it: of fewer, no model of who is in it can be fitted."""
+"""Least number of records in a heap and of values beside it, which a model of either needs."""
 
 
 def heap_value(heap: HeapLike) -> float | str:

@@ -1,10 +1,10 @@
 """A two-part model: in the heap or not, then the value of those beside it.
 
-Whether a record is in the heap is Bernoulli with a spatial effect (:func:`dsstan.models.counts.fit.
-fit_counts`), the values beside it are Gaussian on the scale of the formula, fitted to the records
-that have one. A copy draws first who is in the heap, then the others' values, cut to the range. It
-is the two-part model of Duan, Manning, Morris and Newhouse (1983, Journal of Business & Economic
-Statistics 1, 115-126) with an effect of place in either part.
+Whether a record is in the heap is Bernoulli with a spatial effect
+(:func:`dsstan.models.counts.fit.fit_counts`), the values beside it are Gaussian on the scale of the
+formula, fitted to the records that have one. A copy draws first who is in the heap, then the
+others' values, cut to the range. It is the two-part model of Duan, Manning, Morris and Newhouse
+(1983, Journal of Business & Economic Statistics 1, 115-126) with an effect of place in either part.
 """
 
 from __future__ import annotations

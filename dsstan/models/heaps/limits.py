@@ -89,7 +89,7 @@ def find_range(problem: Problem, given: Any = None) -> Range:
     outside = problem.observed & ~found.inside(problem.original())
     if outside.any():
         raise InputError(
-            f"{problem.response!r} is outside the range in {describe_rows(outside)}: widen it with "
-            f"{spelled('range', (low, high))}, or correct these rows"
+            f"{problem.response!r} is outside the range in {describe_rows(outside)}: widen the "
+            "range, or correct these rows"
         )
     return found
