@@ -441,10 +441,9 @@ def test_a_dry_run_lists_every_column_with_its_role_and_whether_it_goes_out(insi
 
 def test_a_plan_of_many_columns_under_stan_names_the_engine_that_is_fast(monkeypatch):
     monkeypatch.setattr("dsstan.cli.dry_run.rehearse", None)
-    options = replace(OPTIONS, coords=("x", "y"))
-    plan = plan_release(
-        case("lev50.csv"), "log(rent) ~ lev", options, floor=None, target=Path("out")
-    )
+    table = small_table(300, seed=9).assign(level=[f"L{k % 50}" for k in range(300)])
+    options = replace(OPTIONS, coords=("east", "north"))
+    plan = plan_release(table, "log(value) ~ level", options, floor=None, target=Path("out"))
     assert plan.estimate is None
     assert 'engine="direct"' in plan.reason
 
