@@ -18,10 +18,12 @@ from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.covariance.approximations import EXACT_LIMIT, Vecchia
 from dsstan.covariance.correlation import decay_bounds
 from dsstan.covariance.likelihood_surface import Surface
-from dsstan.covariance.surface_statistics import best_at, coefficients_at, exact_statistics
+from dsstan.covariance.pairs import Pairs
+from dsstan.covariance.surface_statistics import best_at, coefficients_at, statistics_of_pairs
 from dsstan.covariance.vecchia.neighbours import Neighbours
 from dsstan.covariance.window import exact_surface, narrowed_surface
 from dsstan.table.coordinates import largest_distance
+from dsstan.table.problem import Problem
 
 R_BOUNDS = (1e-4, 1e4)
 _PAIRS = 10_000_000
@@ -35,6 +37,20 @@ PARAMETERS = ("sigma_sq", "tau_sq", "phi")
 def near_for(sites: Floats) -> Neighbours | None:
     """Ordering and neighbours by which many records are analysed; None where all pairs do."""
     return None if len(sites) <= EXACT_LIMIT else Neighbours.of(sites, Vecchia().neighbours)
+
+
+def near_of(problem: Problem) -> Neighbours | None:
+    """The same of a problem's records.
+
+    Raises InputError if there are many and they have a time or groups: all pairs are needed then.
+    """
+    near = near_for(problem.sites)
+    if near is not None and problem.structure is not None:
+        raise InputError(
+            f"regressions that count spatial correlation know a time and groups of up to "
+            f"{EXACT_LIMIT:,} records, and there are {problem.n_records:,}"
+        )
+    return near
 
 
 def gls(X: Floats, y: Floats, V: Floats) -> tuple[Floats, Floats]:
@@ -137,8 +153,12 @@ def _maximise(
     r_bounds: tuple[float, float] = R_BOUNDS,
     cov_model: str = "exponential",
     near: Neighbours | None = None,
+    pairs: Pairs | None = None,
 ) -> tuple[MaximumLikelihood, Surface]:
-    """The maximum and the surface it was found on, exact or given neighbours."""
+    """The maximum and the surface it was found on, exact or given neighbours.
+
+    ``pairs`` are those of the records where more than distance relates them.
+    """
     if not (np.all(np.isfinite(y)) and np.all(np.isfinite(sites)) and np.all(np.isfinite(X))):
         raise InputError("X, y and sites must be finite")
     d_max = largest_distance(sites)
@@ -152,13 +172,9 @@ def _maximise(
         )
     phi_range = phi_bounds or decay_bounds(d_max, cov_model)
     if near is None:
-        exact = exact_statistics(
-            *(cdist(sites, sites), X, y),
-            a_diag=np.ones(len(y)),
-            protection="none",
-            cov_model=cov_model,
-            places=sites,
-        )
+        among = Pairs(cdist(sites, sites), cov_model) if pairs is None else pairs
+        ones = np.ones(len(y))
+        exact = statistics_of_pairs(among, X, y, a_diag=ones, protection="none", places=sites)
         surface, _ = exact_surface(exact, phi_range, r_bounds, cov_model=cov_model)
     else:
         from dsstan.covariance.vecchia.statistics import VecchiaStatistics

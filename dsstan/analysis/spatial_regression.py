@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy.spatial.distance import cdist
 
 from dsstan.analysis.pooling import PooledAnalysis, pool
 from dsstan.analysis.spatial_estimators import (
     _maximise,
     conley,
     gls,
-    near_for,
+    near_of,
 )
 from dsstan.analysis.utility import LEVEL
 from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import EXACT_LIMIT
-from dsstan.covariance.correlation import correlation
+from dsstan.covariance.pairs import Pairs, pairs_of
 from dsstan.covariance.vecchia.neighbours import Neighbours
 from dsstan.models.result import Fit
 
@@ -44,7 +43,8 @@ def spatial_regression(
     covariance
         (sigma_sq, tau_sq, phi), the same for the original and all copies; by
         default each is analysed at its own maximum of the likelihood, whose
-        uncertainty the intervals leave out. The correlation function is the fit's.
+        uncertainty the intervals leave out. The correlation function is the fit's, and so are the
+        decay in time and the share of the groups where there are any.
     against
         See :func:`dsstan.disclosure`.
     level
@@ -53,10 +53,11 @@ def spatial_regression(
     require_one_column(release)
     problem = release.problem
     name = release.fit.cov_model
-    near = near_for(problem.sites)
+    near = near_of(problem)
+    pairs = pairs_of(release.fit) if near is None else None
     V = None
-    if covariance is not None and near is None:
-        V = _covariance(problem.sites, covariance, name)
+    if covariance is not None and pairs is not None:
+        V = _covariance(pairs, covariance)
 
     def estimator(table: pd.DataFrame) -> tuple[Floats, Floats]:
         y = problem.design.y_of(table)
@@ -64,7 +65,8 @@ def spatial_regression(
             return gls(problem.X, y, V)
         if covariance is not None and near is not None:
             return near_gls(problem.X, y, problem.sites, near, covariance, name)
-        found, _ = _maximise(problem.X, y, problem.sites, cov_model=name, near=near)
+        law = {"near": near} if pairs is None else {"pairs": pairs}
+        found, _ = _maximise(problem.X, y, problem.sites, cov_model=name, **law)
         return found.beta, found.cov
 
     return pool(
@@ -131,10 +133,10 @@ def _check_covariance(covariance: tuple[float, float, float]) -> None:
         raise InputError("covariance needs (sigma_sq, tau_sq, phi), finite and not negative")
 
 
-def _covariance(sites: Floats, covariance: tuple[float, float, float], cov_model: str) -> Floats:
+def _covariance(pairs: Pairs, covariance: tuple[float, float, float]) -> Floats:
     """V of given parameters."""
     sigma_sq, tau_sq, phi = covariance
     _check_covariance(covariance)
-    V = sigma_sq * correlation(cdist(sites, sites), phi, cov_model)
+    V = sigma_sq * pairs.at(phi)
     V[np.diag_indices_from(V)] += tau_sq
     return np.asarray(V)

@@ -7,14 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
-from scipy.spatial.distance import cdist
 
-from dsstan.analysis.spatial_estimators import _maximise, gls, near_for
+from dsstan.analysis.spatial_estimators import gls, near_of
 from dsstan.analysis.spatial_regression import _covariance, check_variances
 from dsstan.analysis.spatial_utility import SpatialComparison, _Data, _data
 from dsstan.copies.result import Synthesis
 from dsstan.core.arrays import Floats
-from dsstan.covariance.correlation import correlation
+from dsstan.covariance.pairs import pairs_of_places
 from dsstan.models.effect_map import grid
 from dsstan.models.result import Fit
 
@@ -32,9 +31,9 @@ def compare_surfaces(
 
     The surface is x_bar' beta + sigma_sq R(phi) V^-1 (y - X beta) on a grid, R between the
     grid and the records by the fit's correlation function: the expected response without
-    noise, on the modelled scale, at the mean covariates. Of more than 2000 records the
-    coefficients and the covariance are Vecchia's and a place is predicted from the 60 sites
-    around it.
+    noise, on the modelled scale, at the mean covariates and the latest time. Of more than 2000
+    records the coefficients and the covariance are Vecchia's and a place is predicted from the 60
+    sites around it.
 
     Parameters
     ----------
@@ -60,7 +59,7 @@ def compare_surfaces(
     for source, _, y in data:
         used = covariance
         if used is None:
-            best, _ = _maximise(data.X, y, data.sites, cov_model=data.cov_model, near=data.near)
+            best, _ = data.best(y)
             used = (best.sigma_sq, best.tau_sq, best.phi)
         surfaces[source].append(_predicted(data, y, used, places))
     truth = surfaces.pop("original")[0]
@@ -90,10 +89,12 @@ def _predicted(
         law = (data.near, covariance, data.cov_model)
         beta, effect = universal_kriging(places, data.X, y, data.sites, *law)
         return np.asarray(data.X.mean(axis=0) @ beta + effect)
-    V = _covariance(data.sites, covariance, data.cov_model)
+    V = _covariance(data.pairs, covariance)
     beta, _ = gls(data.X, y, V)
     solved = cho_solve(cho_factor(V, lower=True), y - data.X @ beta)
-    R = correlation(cdist(places, data.sites), covariance[2], data.cov_model)
+    structure = data.model.problem.structure
+    latest = None if structure is None else structure.latest
+    R = pairs_of_places(data.model, places, np.arange(y.size), latest).at(covariance[2])
     return np.asarray(data.X.mean(axis=0) @ beta + covariance[0] * R @ solved)
 
 
@@ -107,8 +108,8 @@ def surface_predictor(
     looked up once, however many responses follow.
     """
     problem = fit.problem
-    near = near_for(problem.sites)
-    data = _Data(problem.X, problem.sites, problem.d_max, {}, fit.cov_model, near)
+    near = near_of(problem)
+    data = _Data(problem.X, problem.sites, problem.d_max, {}, fit, near)
     places = grid(fit, cells=cells)
     return lambda y: _predicted(data, y, covariance, places)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from dsstan.analysis.spatial_estimators import (
     conley,
     gls,
     maximum_likelihood,
-    near_for,
+    near_of,
 )
 from dsstan.analysis.spatial_regression import (
     conley_regression,
@@ -40,6 +41,8 @@ from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import EXACT_LIMIT
 from dsstan.covariance.correlation import correlation, decay_bounds
+from dsstan.covariance.likelihood_surface import Surface
+from dsstan.covariance.pairs import Pairs, pairs_of
 from dsstan.covariance.vecchia.neighbours import Neighbours
 from dsstan.models.result import Fit
 from dsstan.risk.disclosure import sides
@@ -91,15 +94,30 @@ class SpatialComparison:
 class _Data:
     """Design, sites, responses on the modelled scale, (1 or L, N) a source, and the model's R.
 
-    With ``near`` analyses are given neighbours instead of all pairs.
+    With ``near`` analyses are given neighbours instead of ``pairs``.
     """
 
     X: Floats
     sites: Floats
     d_max: float
     responses: Mapping[str, Floats]
-    cov_model: str
+    model: Fit
     near: Neighbours | None = None
+
+    @property
+    def cov_model(self) -> str:
+        """The correlation function."""
+        return self.model.cov_model
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Those of all records."""
+        return pairs_of(self.model)
+
+    def best(self, y: Floats) -> tuple[MaximumLikelihood, Surface]:
+        """The maximum of the likelihood of one response, and its surface."""
+        law = self.cov_model, self.near, None if self.near is not None else self.pairs
+        return _maximise(self.X, y, self.sites, None, R_BOUNDS, *law)
 
     def __iter__(self) -> Iterator[tuple[str, int, Floats]]:
         for source, values in self.responses.items():
@@ -118,8 +136,8 @@ def _data(release: Synthesis, against: Fit | Synthesis | None, *, ordered: bool 
     require_one_column(release)
     responses = {"original": problem.y[None]}
     responses.update({name: s.modelled() for name, s in sides(release, against).items()})
-    name, near = release.fit.cov_model, near_for(problem.sites) if ordered else None
-    return _Data(problem.X, problem.sites, problem.d_max, responses, name, near)
+    near = near_of(problem) if ordered else None
+    return _Data(problem.X, problem.sites, problem.d_max, responses, release.fit, near)
 
 
 def compare_variograms(
@@ -264,9 +282,7 @@ def recover_parameters(
     for source, responses in data.responses.items():
         found, variances = [], []
         for y in responses:
-            best, surface = _maximise(
-                data.X, y, data.sites, cov_model=data.cov_model, near=data.near
-            )
+            best, surface = data.best(y)
             found.append(np.log([best.sigma_sq, best.tau_sq, best.phi]))
             variances.append(_log_variances(surface, best, ranges))
         q, u = np.stack(found), np.stack(variances)

@@ -36,6 +36,7 @@ from dsstan.covariance.approximations import choose_covariance
 from dsstan.covariance.protection import protection_of
 from dsstan.engines import gaussian_engine, get_engine, refuse_ridge, slow_design
 from dsstan.models.arguments import check_cut, program_of
+from dsstan.models.checks.advice import shared_places
 from dsstan.models.checks.conditions import most_flagged
 from dsstan.models.heaps.limits import range_ends
 from dsstan.models.priors import Priors
@@ -278,7 +279,8 @@ def _foreseen(rehearsed: Rehearsal, *, searches: bool) -> tuple[tuple[str, ...],
             + (
                 "all weights are 0"
                 if weights.rule == "own"
-                else f"the largest distance to a neighbour is {weights.nearest.max():.4g} "
+                else shared_places(problem, weights)
+                or f"the largest distance to a neighbour is {weights.nearest.max():.4g} "
                 f"{problem.unit}s, the rule asks for {weights.threshold:.4g}"
             )
         )

@@ -346,6 +346,7 @@ def _part(problem: Problem, rows: Indices) -> Problem:
         coords=problem.coords[rows],
         sites=problem.sites[rows],
         site_index=site.astype(np.int64),
+        structure=None if problem.structure is None else problem.structure.of(rows),
     )
 
 

@@ -103,6 +103,10 @@ def compare_baselines(
     """
     free = planned_release(release, against.fit if against else None, None, "auto")[1]
     problem, parsed = release.problem, parse(formula or release.problem.formula)
+    if problem.structure is not None:
+        raise InputError(
+            "compare_baselines() knows neither a time nor groups: prepare the table without"
+        )
     if parsed.response != problem.response:
         raise InputError(f"the formula's response must be {problem.response!r}")
     if any(m.present.size != problem.n_records for m in others):

@@ -148,10 +148,13 @@ def check_chain(before: list[Problem], last: Problem) -> None:
                 f"step {number} of the chain was prepared from another table: prepare all steps "
                 "from the same one"
             )
-        if {problem.response, last.response} & {*problem.coord_names, *last.coord_names}:
+        taken = {*problem.coord_names, *last.coord_names}
+        for structure in filter(None, (problem.structure, last.structure)):
+            taken |= set(structure.columns)
+        if {problem.response, last.response} & taken:
             raise InputError(
-                "a synthetic column can't be a coordinate of another step: coordinates are "
-                "released as they are"
+                "a synthetic column can't be a coordinate, the time or the group of another step: "
+                "these are released as they are"
             )
         if problem.n_missing or last.n_missing:
             raise InputError(

@@ -23,6 +23,7 @@ from dsstan.engines import ENGINES, SamplerSettings
 from dsstan.models.flagging.flags import isolated_records
 from dsstan.models.heaps.fit import check_heap_protection
 from dsstan.models.heaps.limits import range_ends
+from dsstan.models.held import check_ties
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, own_weights, smoothing
@@ -121,6 +122,9 @@ class StrataKeywords(TypedDict, total=False):
     by_row_groups: bool
     publish: Sequence[str] | None
     survey_weights: str | None
+    time: str | None
+    time_decay: float | None
+    group_share: float | None
     chains: int
     warmup: int | None
     samples: int
@@ -263,6 +267,19 @@ class ReleaseOptions:
         MODEL,
         metavar="COLUMN",
     )
+    time: str | None = option(
+        None,
+        "Column of the time of a record, numbers or dates, where places have several: the "
+        "correlation falls with it. It is published.",
+        MODEL,
+        metavar="COLUMN",
+    )
+    time_decay: float | None = option(
+        None, "Decay in time to hold; by default the most likely one.", MODEL
+    )
+    group_share: float | None = option(
+        None, "Share of sigma_sq of (1 | group) to hold; by default the most likely one.", MODEL
+    )
     progress: bool | None = None
     chains: int = option(SamplerSettings.chains, "Chains of the sampler.", SAMPLER)
     warmup: int | None = option(SamplerSettings.warmup, "Warm-up iterations a chain.", SAMPLER)
@@ -296,6 +313,7 @@ class ReleaseOptions:
         if self.protection == SEARCH:
             self._check_search()
         choose_covariance(self.covariance, 0)
+        check_ties(self.time_decay, self.group_share)
         root_seed(self.seed)
         _ = self.sampler  # which checks its own settings
 
@@ -387,6 +405,7 @@ class ReleaseOptions:
         names = (
             *("cov_model", "priors", "engine", "progress", "chains", "warmup", "samples"),
             *("adapt_delta", "max_treedepth", "nodes", "program", "hold_phi", "cluster", "resume"),
+            *("time_decay", "group_share"),
         )
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
@@ -407,6 +426,7 @@ class ReleaseOptions:
             publish=self.publish,
             survey_weights=self.survey_weights,
             **({} if self.heap is None else {"heap": self.heap}),
+            time=self.time,
         )
 
     @property
@@ -417,8 +437,8 @@ class ReleaseOptions:
     @property
     def columns_beside_formula(self) -> tuple[str, ...]:
         """Columns whose numbers a release needs beside those of formula and coordinates."""
-        survey = () if self.survey_weights is None else (self.survey_weights,)
-        return (*self.rule_columns, *survey)
+        named = (self.survey_weights, self.time)
+        return (*self.rule_columns, *(name for name in named if name is not None))
 
     def flag(self, free: Fit, problem: Problem | None = None) -> Weights:
         """The weights of a column, or the records that the paper's rule flags, by M or by c.

@@ -20,6 +20,7 @@ from dsstan.core.seeds import root_seed, seed_bits, seed_of
 from dsstan.models.fit import fit
 from dsstan.models.heaps.fit import fit_heaped
 from dsstan.models.heaps.limits import find_range
+from dsstan.models.held import check_structure, only_in_fit
 from dsstan.models.result import Fit
 from dsstan.models.weights import own_weights
 from dsstan.table.column_roles import check_proxies
@@ -32,7 +33,7 @@ def protect(table: Any, formula: str, **options: Unpack[ReleaseKeywords]) -> Syn
 
     Parameters
     ----------
-    table, formula, coords, distance, crs, name, missing, publish, survey_weights
+    table, formula, coords, distance, crs, name, missing, publish, survey_weights, time
         See :func:`dsstan.prepare`.
     copies
         L.
@@ -42,7 +43,7 @@ def protect(table: Any, formula: str, **options: Unpack[ReleaseKeywords]) -> Syn
     weights
         Column with the risk weight of each record, in place of a rule; see
         :func:`dsstan.own_weights`.
-    gamma, protection, cov_model, covariance, priors, engine
+    gamma, protection, cov_model, covariance, priors, engine, time_decay, group_share
         See :func:`dsstan.fit`.
     heap, range
         A value that many records share, such as 0, and the ends of the copies; see
@@ -103,6 +104,7 @@ def release_of(problem: Problem, options: ReleaseOptions) -> Synthesis:
 def prepare_release(table: Any, formula: str, options: ReleaseOptions) -> Problem:
     """The checked problem of a table that can be released."""
     problem = options.prepare(table, formula)
+    check_structure(problem, options.covariance, options.cov_model)
     if options.hide_gaps and not problem.n_missing:
         raise InputError("hide_gaps is for a missing response, and none is missing: leave it out")
     if options.imputations is not None or problem.n_missing:
@@ -110,6 +112,7 @@ def prepare_release(table: Any, formula: str, options: ReleaseOptions) -> Proble
     if options.weights is not None:
         _check_weights(problem, options.weights)
     if options.heaped:
+        only_in_fit(problem)
         find_range(problem, options.range)
     check_order(problem)
     check_proxies(problem, options.accept_proxy or (), columns_going_out(problem))

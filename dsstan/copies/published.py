@@ -71,6 +71,7 @@ def columns_beside_the_model(release: Synthesis) -> list[str]:
     """Columns of the copies that are neither synthetic, coordinates nor in the formula."""
     problem = release.problem
     known = {*synthetic(release), *problem.coord_names, *problem.design.formula.columns}
+    known |= set(() if problem.structure is None else problem.structure.columns)
     return [name for name in public_columns(release) if name not in known]
 
 
@@ -89,13 +90,14 @@ def as_collected(release: Synthesis) -> list[str]:
 def columns_going_out(problem: Problem, others: Sequence[str] = ()) -> list[str]:
     """Columns that leave with the copies: an allow-list, in the order of the table.
 
-    They are the columns of the formula, the coordinates, the survey weights, what ``publish``
-    names, and ``others`` that the model takes beside its formula, such as an offset.
+    They are the columns of the formula, the coordinates, the time, the survey weights, what
+    ``publish`` names, and ``others`` that the model takes beside its formula, such as an offset.
     """
     formula = problem.design.formula
     going = {formula.response, *formula.columns, *problem.coord_names, *others}
     going |= set(problem.publish or ())
     going |= set() if problem.survey_weights is None else {problem.survey_weights}
+    going |= set(() if problem.structure is None else problem.structure.columns)
     table = problem.table
     if is_geodataframe(table) and problem.coord_names[0] not in table.columns:
         going.add(problem.coord_names[0].removesuffix(".x"))  # its points are the coordinates

@@ -18,6 +18,7 @@ from dsstan.models.fit import fit
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.groups.groups import read_groups
 from dsstan.models.heaps.fit import fit_heaped
+from dsstan.models.held import only_in_fit
 from dsstan.models.result import Fit
 from dsstan.table.problem import Problem
 
@@ -87,6 +88,12 @@ class StepModel:
                     f"the key {name!r} belongs to the outcome 'gaussian', and this step has "
                     f"{self.outcome!r}"
                 )
+        if self.outcome != "gaussian":
+            for name in ("time_decay", "group_share"):
+                if getattr(options, name) is not None:
+                    raise InputError(
+                        f"{name} belongs to the Gaussian model, and this step has {self.outcome!r}"
+                    )
         if self.outcome in COUNTS and not protection_of(options.protection).latent:
             raise InputError(f'a count is protected as "paper" does, got {options.protection!r}')
 
@@ -95,6 +102,8 @@ class StepModel:
 
         Raises InputError if so; see the fit of the model.
         """
+        if self.outcome != "gaussian":
+            only_in_fit(problem)
         if self.outcome in COUNTS:
             check_counts(problem, self.outcome)
             read_offset(problem, self.offset, "exposure")

@@ -82,6 +82,10 @@ class SpatialModel:
         The exact covariance, or an approximation in its place.
     phi_held
         The decay where it is held, else None.
+    time_decay
+        Decay of the correlation in time, inverse of the time's unit; None without a time.
+    group_share
+        Share of sigma_sq that is of the random intercept of the groups; None without groups.
     """
 
     problem: Problem
@@ -90,6 +94,8 @@ class SpatialModel:
     cov_model: str = "exponential"
     covariance: Covariance
     phi_held: float | None = None
+    time_decay: float | None = None
+    group_share: float | None = None
 
     outcome: ClassVar[str] = "Gaussian"
     """Law of the response given the spatial effect, as the metadata name it."""

@@ -18,14 +18,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.spatial.distance import cdist
 
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.chebyshev import ChebyshevGrid
 from dsstan.covariance.base import Parameters, SpatialModel, Terms
-from dsstan.covariance.correlation import correlation
+from dsstan.covariance.pairs import pairs_of
 from dsstan.covariance.protection import NO_PROTECTION, protection_of
-from dsstan.table.problem import Problem
 
 TINY = 1e-300
 """Replaces 0 where a logarithm is taken."""
@@ -82,25 +80,22 @@ class HeldBasis:
 
     def __init__(self, model: SpatialModel) -> None:
         assert model.phi_held is not None
-        self._decompose(model.problem, model.A, model.protection, model.phi_held, model.cov_model)
+        self._decompose(model, model.A, model.protection, model.phi_held)
 
     @classmethod
-    def unrestricted(
-        cls, problem: Problem, phi: float, cov_model: str = "exponential"
-    ) -> HeldBasis:
+    def unrestricted(cls, model: SpatialModel, phi: float) -> HeldBasis:
         """The decomposition without any smoothing, at one decay."""
         basis = cls.__new__(cls)
-        basis._decompose(problem, np.ones(problem.n_records), "none", phi, cov_model)
+        basis._decompose(model, np.ones(model.problem.n_records), NO_PROTECTION, phi)
         return basis
 
-    def _decompose(
-        self, problem: Problem, A: Floats, protection: str, phi: float, cov_model: str
-    ) -> None:
+    def _decompose(self, model: SpatialModel, A: Floats, protection: str, phi: float) -> None:
         """R among the unflagged records by its eigenvectors, and all else in their basis."""
+        problem = model.problem
         self.protection = protection_of(protection)
         self.informs = not self.protection.flagged_leave
         self.u, self.f = np.flatnonzero(A == 1), np.flatnonzero(A == 0)
-        R = correlation(cdist(problem.sites, problem.sites), phi, cov_model)
+        R = pairs_of(model).at(phi)
         values, self.Q = eigh(R[np.ix_(self.u, self.u)], check_finite=False)
         self.lam = np.maximum(values, 0.0)
         self.Q2 = self.Q**2
@@ -214,11 +209,11 @@ class FreeSurface:
 
     def __init__(
         self,
-        problem: Problem,
+        model: SpatialModel,
         chosen: Sequence[Parameters],
         nodes: tuple[int, int],
-        cov_model: str = "exponential",
     ) -> None:
+        problem = model.problem
         ranges = [p.phi for p in chosen], [p.tau_sq / p.sigma_sq for p in chosen]
         self.grid = ChebyshevGrid(nodes, (_range(ranges[0]), _range(ranges[1])))
         self.alone = alone(problem.X)
@@ -226,7 +221,7 @@ class FreeSurface:
         values = np.empty((*nodes, 4, problem.n_records))
         zero = np.zeros(problem.n_terms)
         for g, phi in enumerate(decays):
-            basis = HeldBasis.unrestricted(problem, float(phi), cov_model)
+            basis = HeldBasis.unrestricted(model, float(phi))
             points = [Parameters(zero, 1.0, float(r), float(phi)) for r in ratios]
             for h, (at, terms) in enumerate(zip(points, basis.batch(points), strict=True)):
                 precision = basis.precision(at)
@@ -261,7 +256,7 @@ def unrestricted_terms_at(model: SpatialModel, points: Sequence[Parameters]) -> 
 
 def _directly(model: SpatialModel, p: Parameters) -> Terms:
     """The terms at one draw."""
-    basis = HeldBasis.unrestricted(model.problem, p.phi, model.cov_model)
+    basis = HeldBasis.unrestricted(model, p.phi)
     precision = np.where(alone(model.problem.X), 0.0, basis.precision(p))
     return replace(basis.terms(p), precision=precision)
 
@@ -273,7 +268,7 @@ def _interpolant(model: SpatialModel, points: Sequence[Parameters]) -> FreeSurfa
     assert exact.precision is not None
     there = exact.precision > 0
     for nodes in NODES:
-        surface = FreeSurface(model.problem, points, nodes, model.cov_model)
+        surface = FreeSurface(model, points, nodes)
         found = surface.at(middle)
         assert found.precision is not None
         relative = np.abs(found.precision[there] / exact.precision[there] - 1.0)

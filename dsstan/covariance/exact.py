@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scipy.spatial.distance import cdist
-
 from dsstan.core.arrays import Floats
 from dsstan.covariance.base import Conditional, Covariance, Parameters, SpatialModel, Terms
 from dsstan.covariance.copy_law import copy_terms, terms_at_draws
@@ -19,7 +17,8 @@ from dsstan.covariance.eigenbasis import (
     unsmoothed,
 )
 from dsstan.covariance.latent import LatentModel, require_gaussian
-from dsstan.covariance.surface_statistics import ExactStatistics, exact_statistics
+from dsstan.covariance.pairs import pairs_of
+from dsstan.covariance.surface_statistics import ExactStatistics, statistics_of_pairs
 
 FAST_DRAWS, SLOW_DRAWS, LARGE_DRAWS, LARGE = 400, 100, 20, 500
 """Draws to average over where many cost little, where they do not, and there beyond so many
@@ -43,15 +42,13 @@ class Exact(Covariance):
     def statistics(self, model: SpatialModel) -> ExactStatistics:
         """The statistics of the likelihood surface, from all pairs of informing records."""
         rows = model.informing
-        sites = model.problem.sites[rows]
-        return exact_statistics(
-            cdist(sites, sites),
+        return statistics_of_pairs(
+            pairs_of(model, rows),
             model.problem.X[rows],
             model.problem.y[rows],
             a_diag=model.A[rows],
             protection=model.protection,
-            cov_model=model.cov_model,
-            places=sites,
+            places=model.problem.sites[rows],
         )
 
     def latent(self, model: SpatialModel, centre: Parameters) -> Conditional:

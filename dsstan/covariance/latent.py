@@ -6,14 +6,13 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky
-from scipy.spatial.distance import cdist
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.covariance.base import Parameters, SpatialModel
-from dsstan.covariance.correlation import correlation
+from dsstan.covariance.pairs import pairs_of, pairs_of_places
 from dsstan.covariance.protection import removed_variance
-from dsstan.covariance.surface_statistics import smoothed_correlation
+from dsstan.covariance.surface_statistics import smoothed
 
 
 def correlation_factor(R: Floats) -> Floats:
@@ -105,19 +104,16 @@ class LatentModel:
         self.a_rows = model.A[self.rows]
         self.y = problem.y[self.rows]
         self.X = problem.X[self.rows]
-        self.sites = problem.unique_sites
-        self.site = problem.site_index
-        self.site_rows = problem.site_index[self.rows]
+        self.site = problem.effect_index
+        self.site_rows = self.site[self.rows]
+        self.first = np.unique(self.site, return_index=True)[1]
         self.parts = lru_cache(maxsize=1)(self._factor)
 
     def _factor(self, phi: float) -> tuple[Floats, Floats, Floats]:
-        """R among the sites, its factor, and M among the informing records."""
-        d = cdist(self.sites, self.sites)
-        R = correlation(d, phi, self.model.cov_model)
-        d_rows = d[np.ix_(self.site_rows, self.site_rows)]
-        M = smoothed_correlation(
-            d_rows, phi, self.a_rows, self.model.protection, self.model.cov_model
-        )
+        """R among the distinct effects, its factor, and M among the informing records."""
+        pairs = pairs_of(self.model, self.first)
+        R = pairs.at(phi)
+        M = smoothed(pairs.take(self.site_rows).at(phi), self.a_rows, self.model.protection)
         return R, correlation_factor(R), M
 
     def _solve(self, M: Floats, p: Parameters, right: Floats) -> Floats:
@@ -134,23 +130,25 @@ class LatentModel:
         A w0 - e), with w0 from N(0, K) and e from N(0, D).
         """
         R, factor, M = self.parts(p.phi)
-        w0 = np.sqrt(p.sigma_sq) * (factor @ rng.standard_normal(len(self.sites)))
+        w0 = np.sqrt(p.sigma_sq) * (factor @ rng.standard_normal(len(self.first)))
         removed = removed_variance(self.a_rows, self.model.protection)
         variance = p.tau_sq + p.sigma_sq * removed
         noise = np.sqrt(variance) * rng.standard_normal(self.rows.size)
         residual = self.y - self.X @ p.beta - self.a_rows * w0[self.site_rows] - noise
         weight = self.a_rows * self._solve(M, p, residual)
-        by_site = np.bincount(self.site_rows, weights=weight, minlength=len(self.sites))
+        by_site = np.bincount(self.site_rows, weights=weight, minlength=len(self.first))
         return np.asarray((w0 + p.sigma_sq * (R @ by_site))[self.site])
 
-    def mean(self, p: Parameters, places: Floats | None = None) -> Floats:
-        """E[w | y, parameters] at the records (N,), or at planar places (m, 2)."""
+    def mean(
+        self, p: Parameters, places: Floats | None = None, time: float | None = None
+    ) -> Floats:
+        """E[w | y, parameters] at the records (N,), or at planar places (m, 2) at one time."""
         R, _, M = self.parts(p.phi)
         weight = self.a_rows * self._solve(M, p, self.y - self.X @ p.beta)
-        by_site = np.bincount(self.site_rows, weights=weight, minlength=len(self.sites))
+        by_site = np.bincount(self.site_rows, weights=weight, minlength=len(self.first))
         if places is None:
             return np.asarray(p.sigma_sq * (R @ by_site)[self.site])
-        there = correlation(cdist(places, self.sites), p.phi, self.model.cov_model)
+        there = pairs_of_places(self.model, places, self.first, time).at(p.phi)
         return np.asarray(p.sigma_sq * (there @ by_site))
 
     def covariance(self, p: Parameters) -> Floats:

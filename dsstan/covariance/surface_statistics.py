@@ -19,6 +19,7 @@ from scipy.linalg import lapack, solve_triangular
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.correlation import correlation
+from dsstan.covariance.pairs import Pairs
 from dsstan.covariance.protection import protection_of, removed_variance
 
 _LOG_PI_2 = float(np.log(2.0 * np.pi))
@@ -78,7 +79,11 @@ def smoothed_correlation(
     cov_model
         Correlation function, one of :data:`dsstan.covariance.correlation.CORRELATIONS`.
     """
-    m = correlation(d, phi, cov_model)
+    return smoothed(correlation(d, phi, cov_model), a_diag, protection)
+
+
+def smoothed(m: Floats, a_diag: Floats, protection: str) -> Floats:
+    """M from R among the informing records, in its place; see :func:`smoothed_correlation`."""
     if np.any(a_diag != 1.0):
         m *= a_diag[:, None] * a_diag[None, :]
     if protection_of(protection).variance_returns:
@@ -322,22 +327,46 @@ def exact_statistics(
     cov_model: str = "exponential",
     places: Floats | None = None,
 ) -> ExactStatistics:
-    """Statistics of all pairs of informing records.
+    """Statistics of all pairs of informing records, whose effects distance alone relates.
 
     Parameters
     ----------
     distances
         Among them, shape (n, n).
+    X, y, a_diag, protection, places
+        See :func:`statistics_of_pairs`.
+    cov_model
+        See :func:`smoothed_correlation`.
+    """
+    pairs = Pairs(distances, cov_model)
+    return statistics_of_pairs(pairs, X, y, a_diag=a_diag, protection=protection, places=places)
+
+
+def statistics_of_pairs(
+    pairs: Pairs,
+    X: Floats,
+    y: Floats,
+    *,
+    a_diag: Floats,
+    protection: str,
+    places: Floats | None = None,
+) -> ExactStatistics:
+    """Statistics of all pairs of informing records.
+
+    Parameters
+    ----------
+    pairs
+        Those among them.
     X, y
         Their design matrix (n, P) and response (n,).
-    a_diag, protection, cov_model
+    a_diag, protection
         See :func:`smoothed_correlation`.
     places
         Of the records, shape (n, 2): many are then put into blocks.
     """
     rotation = rotate(X, y)
-    # The first record at each site, then one group for each smoothing there.
-    site = (distances == 0).argmax(axis=1)
+    # The first record of each effect, then one group for each smoothing there.
+    site = pairs.first
     _, first, group, k = np.unique(
         np.column_stack([site, a_diag]),
         axis=0,
@@ -361,21 +390,21 @@ def exact_statistics(
         for value in np.unique(noise[(k > 1)[group]])
     )
 
-    near, scale = distances[np.ix_(first, first)], root * a_diag[first]
+    near, scale = pairs.take(first), root * a_diag[first]
 
-    def smoothed(phi: float, some: Indices | None = None) -> Floats:
-        d, a, add = near, scale, noise[first]
+    def of_means(phi: float, some: Indices | None = None) -> Floats:
+        among, a, add = near, scale, noise[first]
         if some is not None:
-            d, a, add = d[np.ix_(some, some)], a[some], add[some]
-        m = smoothed_correlation(d, phi, a, "paper", cov_model)
+            among, a, add = among.take(some), a[some], add[some]
+        m = smoothed(among.at(phi), a, "paper")
         m[np.diag_indices_from(m)] += add
         return m
 
-    blocks = _halved(places[first]) if places is not None and first.size >= MANY else ()
-    return ExactStatistics(smoothed, rotation, means, contrasts, tuple(blocks))
+    blocks = halved(places[first]) if places is not None and first.size >= MANY else ()
+    return ExactStatistics(of_means, rotation, means, contrasts, tuple(blocks))
 
 
-def _halved(places: Floats) -> Iterator[Indices]:
+def halved(places: Floats) -> Iterator[Indices]:
     """Positions of places that lie together: the longer side is halved until few are left."""
     open_ = [np.arange(len(places))]
     while open_:

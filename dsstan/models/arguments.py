@@ -17,8 +17,10 @@ from dsstan.core.seeds import root_seed
 from dsstan.covariance.approximations import EXACT, Covariance, choose_covariance
 from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.correlation import correlation_code
+from dsstan.covariance.most_likely import Ties
 from dsstan.covariance.protection import NO_PROTECTION, PROTECTIONS, protection_of
 from dsstan.engines import SamplerSettings
+from dsstan.models.held import check_structure, held_ties, only_in_fit
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, smoothing
@@ -36,6 +38,8 @@ class SamplerKeywords(TypedDict, total=False):
     nodes: tuple[int, int] | None
     program: str
     hold_phi: bool
+    time_decay: float | None
+    group_share: float | None
     resume: str | os.PathLike[str] | None
 
 
@@ -68,6 +72,8 @@ class Request(SpatialModel):
         Root of the fit's random streams. Confidential.
     settings
         Of the sampler.
+    undecided
+        What the table does not tell of the decay in time and the share of the groups.
     label, progress
         What is fitted, for the progress, and whether to show it.
     begin
@@ -80,6 +86,7 @@ class Request(SpatialModel):
     priors: Any
     prior_settings: Any
     phi_from_start: bool
+    undecided: tuple[str, ...]
     seed: int
     settings: SamplerSettings
     label: str
@@ -131,6 +138,7 @@ def check_arguments(
     exact_only: str | None = None,
     usual_priors: Any = Priors,
     law: Any = None,
+    ties: tuple[float | None, float | None] | None = None,
 ) -> Request:
     """Refuse arguments of a fit that contradict each other, and resolve the others.
 
@@ -153,6 +161,8 @@ def check_arguments(
         Gives the prior settings where neither ``priors`` nor ``start`` does.
     law
         What priors of counts are resolved for, in place of the response.
+    ties
+        ``time_decay`` and ``group_share`` as given; None where the model has neither.
 
     Raises
     ------
@@ -203,13 +213,24 @@ def check_arguments(
     if priors is None:
         priors = usual_priors() if start is None else start.prior_settings
     response = problem.y[rows] if law is None else law
+    resolved = priors.resolve(response, X, problem.d_max, cov_model=model.cov_model)
+    chosen = covariance_for(covariance, start, len(rows), exact_only=exact_only)
+    found = Ties()
+    if ties is None:
+        only_in_fit(problem)
+    else:
+        asked = start.covariance if covariance is None and start is not None else covariance
+        check_structure(problem, asked or "auto", model.cov_model)
+        ranges = resolved.phi_bounds if held is None else (held, held), resolved.r_bounds
+        found = held_ties(model, start, *ties, ranges=ranges, own=leaves)
+    changed = {"time_decay": found.time_decay, "group_share": found.group_share}
     return Request(
-        **vars(model)
-        | {"covariance": covariance_for(covariance, start, len(rows), exact_only=exact_only)},
+        **vars(model) | {"covariance": chosen, **changed},
+        undecided=found.undecided,
         weights=weights,
         gamma=0.0 if weights is None else float(gamma),
         start=start,
-        priors=priors.resolve(response, X, problem.d_max, cov_model=model.cov_model),
+        priors=resolved,
         prior_settings=priors,
         phi_from_start=held is not None and held == of_start,
         seed=root,
@@ -336,10 +357,10 @@ def program_of(
             'restricted.stan holds phi, which is free under "cut" and with hold_phi=False: give '
             'phi, or program="surface"'
         )
-    if covariance.approximate or problem.n_missing:
+    if covariance.approximate or problem.n_missing or problem.structure is not None:
         raise InputError(
-            "the program that takes natural data needs a response in every record, and the exact "
-            'covariance: leave program at "auto"'
+            "the program that takes natural data needs a response in every record, the exact "
+            'covariance, and neither a time nor groups: leave program at "auto"'
         )
     return "restricted" if restricted else "unrestricted"
 
@@ -366,6 +387,7 @@ def settings_of(fit: Fit) -> dict[str, Any]:
     }
     return {
         **({} if fit.weights is None else protection),
+        **fit.ties,
         "cov_model": fit.cov_model,
         "covariance": fit.covariance,
         "priors": fit.prior_settings,

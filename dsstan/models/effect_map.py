@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats
+from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
+from dsstan.covariance.base import Parameters
+from dsstan.covariance.latent import LatentModel
 from dsstan.models.posterior import latent_models, parameters_at, spread_draws
 from dsstan.models.result import Fit
 from dsstan.table.geo import as_cells, planar
@@ -39,12 +43,25 @@ def _cell_size(fit: Fit, cells: int) -> float:
     return span * (1.0 + 2.0 * MARGIN) / cells
 
 
+def _effect_at(fit: Fit, where: Floats, time: float | None) -> Callable[[Parameters], Floats]:
+    """E[w | y, parameters] at places, as a function of the parameters."""
+    structure = fit.problem.structure
+    if time is not None and (structure is None or structure.times is None):
+        raise InputError("time is for a problem that was prepared with one: leave it out")
+    if structure is None:
+        models = latent_models(fit)
+        return lambda p: models(p).mean(p, where)
+    law = LatentModel(fit)
+    return lambda p: law.mean(p, where, time)
+
+
 def surface_on_grid(
     fit: Fit,
     places: Any = None,
     *,
     draws: int = 100,
     cells: int = 60,
+    time: float | None = None,
     progress: bool | None = None,
 ) -> pd.DataFrame:
     """Posterior mean of the spatial effect on a grid: the map of the paper's figures.
@@ -60,6 +77,9 @@ def surface_on_grid(
         Posterior draws to average over.
     cells
         Cells along the longer side of the default grid.
+    time
+        Of a problem with a time: the time of the map, in the unit of the column; of dates, days
+        from the first. Groups' random intercepts are not in the map.
 
     Returns
     -------
@@ -72,9 +92,11 @@ def surface_on_grid(
     ------
     CoordinateError
         If ``places`` are not finite pairs of numbers or points.
+    InputError
+        If the problem has a time and none is given, or the other way round.
     """
     where = grid(fit, cells=cells) if places is None else planar(places, fit.problem)
-    models = latent_models(fit)
+    mean = _effect_at(fit, where, time)
     total = np.zeros(len(where))
     picks = spread_draws(fit, min(draws, fit.n_draws))
     with (
@@ -83,7 +105,7 @@ def surface_on_grid(
     ):
         for i, (chain, iteration) in enumerate(picks):
             p = parameters_at(fit, int(chain), int(iteration))
-            total += models(p).mean(p, where)
+            total += mean(p)
             advance((i + 1) / len(picks))
     found = pd.DataFrame({"x": where[:, 0], "y": where[:, 1], "w": total / len(picks)})
     return as_cells(found, fit.problem, _cell_size(fit, cells) if places is None else None)

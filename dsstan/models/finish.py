@@ -190,6 +190,7 @@ def finish_fit(
             f"the posterior of phi and tau_sq / sigma_sq has {run.tops} separate tops: the table "
             "does not decide between them. Look at a plot of the draws; priors may rule one out",
         )
+    notes = (*notes, *(f"{said}: the table does not tell more" for said in request.undecided))
     scalars = {k: v for k, v in kind.scalars_in(draws).items() if k != "phi" or held is None}
     return kind(
         problem=request.problem,
@@ -198,6 +199,8 @@ def finish_fit(
         cov_model=request.cov_model,
         covariance=request.covariance,
         phi_held=held,
+        time_decay=request.time_decay,
+        group_share=request.group_share,
         kind=request.kind,
         weights=weights,
         gamma=request.gamma,

@@ -44,6 +44,8 @@ def fit(
     cov_model: str | None = None,
     covariance: str | Covariance | None = None,
     priors: Priors | None = None,
+    time_decay: float | None = None,
+    group_share: float | None = None,
     engine: str = "auto",
     chains: int = SamplerSettings.chains,
     warmup: int = SamplerSettings.warmup,
@@ -96,6 +98,12 @@ def fit(
     priors
         Prior settings; see :class:`dsstan.Priors`. By default those of ``start``, resolved
         for the records that inform this fit.
+    time_decay
+        Decay of the correlation in time to hold, inverse of the time's unit, of a problem with a
+        time. By default that of ``start``, else the most likely one given the records that inform
+        the fit; under ``"cut"`` always theirs.
+    group_share
+        Share of sigma_sq that is of the random intercept ``(1 | group)``, held likewise.
     engine
         ``"cmdstan"`` or ``"embedded"`` run Stan. ``"direct"`` gives independent draws of the same
         posterior without Stan, in a fraction of the time; it knows no warm-up. ``"auto"`` runs
@@ -152,6 +160,7 @@ def fit(
         cov_model=cov_model,
         covariance=covariance,
         priors=priors,
+        ties=(time_decay, group_share),
         seed=seed,
         progress=progress,
     )

@@ -28,7 +28,7 @@ class Fit(Shown, SpatialModel):
 
     Attributes
     ----------
-    problem, A, protection, cov_model, covariance, phi_held
+    problem, A, protection, cov_model, covariance, phi_held, time_decay, group_share
         The model; see :class:`dsstan.covariance.base.SpatialModel`.
     kind
         ``"unrestricted"`` or ``"restricted"``.
@@ -118,6 +118,12 @@ class Fit(Shown, SpatialModel):
         warnings.warn("Fit.at is now with_smoothing_at", DeprecationWarning, stacklevel=2)
         return self.with_smoothing_at(p)
 
+    @property
+    def ties(self) -> dict[str, float]:
+        """The decay in time and the share of the groups that are held, those that there are."""
+        both = {"time_decay": self.time_decay, "group_share": self.group_share}
+        return {name: value for name, value in both.items() if value is not None}
+
     def predictive(self, effect: str = "auto") -> Any:
         """How a copy is drawn from this fit; see :func:`dsstan.synthesise` for the effects."""
         return above.call("Fit.predictive", self, effect)
@@ -195,6 +201,10 @@ class Fit(Shown, SpatialModel):
 
     def _card(self) -> Card:
         return Card(
-            (("formula", self.problem.formula), ("verdict", str(self.verdict))),
+            (
+                ("formula", self.problem.formula),
+                *((name, f"{value:.4g}, held") for name, value in self.ties.items()),
+                ("verdict", str(self.verdict)),
+            ),
             (Part(self.summary()), *(f"note: {note}" for note in self.notes)),
         )

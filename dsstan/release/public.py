@@ -11,7 +11,7 @@ import pandas as pd
 from dsstan._version import __version__
 from dsstan.copies.published import held_columns, public_columns, synthetic
 from dsstan.copies.result import Synthesis
-from dsstan.covariance.correlation import correlation_words
+from dsstan.covariance.pairs import effect_words
 from dsstan.release.metadata import FORMAT, described
 from dsstan.table.columns import plain_index
 from dsstan.table.dialect import PLAIN, Dialect
@@ -89,11 +89,11 @@ def metadata(
 
 def model_of(release: Synthesis) -> dict[str, str]:
     """What is published of the model behind one synthetic column."""
-    problem, named = release.problem, correlation_words(release.fit.cov_model)
+    problem, fit = release.problem, release.fit
     return {
         "formula": problem.formula,
-        "outcome": release.fit.outcome,
-        "spatial_effect": f"Gaussian process, {named} correlation",
+        "outcome": fit.outcome,
+        "spatial_effect": f"Gaussian process, {effect_words(fit)}",
         "distance": problem.distance,
         "unit": problem.unit,
         "protection": release.protection,

@@ -50,7 +50,8 @@ def needed_columns(formula: str, coords: Collection[str]) -> set[str]:
         If the formula can't be read.
     """
     parsed = parse(formula)
-    return {parsed.response, *parsed.columns, *coords}
+    group = () if parsed.group is None else (parsed.group,)
+    return {parsed.response, *parsed.columns, *group, *coords}
 
 
 def read_table(

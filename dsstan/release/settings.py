@@ -63,6 +63,8 @@ def _fit_settings(fit: Fit) -> dict[str, Any]:
         "gamma": "infinity" if math.isinf(fit.gamma) else fit.gamma,
         "phi_held": fit.phi_held,
         "cov_model": fit.cov_model,
+        "time_decay": fit.time_decay,
+        "group_share": fit.group_share,
         "covariance": fit.covariance.settings,
         **fit.model_settings,
         "priors": vars(fit.priors),

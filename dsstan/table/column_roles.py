@@ -94,7 +94,8 @@ def column_roles(problem: Problem) -> tuple[ColumnRole, ...]:
     """
     columns = ((name, _whole(problem.pieces(name))) for name in problem.columns)
     parsed = problem.design.formula
-    return _roles(columns, problem.original(), parsed.response, parsed.columns, problem.coord_names)
+    used = [*parsed.columns, *(() if problem.structure is None else problem.structure.columns)]
+    return _roles(columns, problem.original(), parsed.response, used, problem.coord_names)
 
 
 def possible_codes(problem: Problem, names: Sequence[str]) -> tuple[str, ...]:

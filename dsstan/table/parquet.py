@@ -7,11 +7,11 @@ checked, one at a time, and when the copies are written, one row group at a time
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
+from time import perf_counter
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -76,6 +76,7 @@ def prepare_parquet(
     missing: str = "refuse",
     publish: Sequence[str] | None = None,
     survey_weights: str | None = None,
+    time: str | None = None,
     also: Sequence[str] = (),
     progress: bool | None = None,
 ) -> ParquetProblem:
@@ -93,7 +94,7 @@ def prepare_parquet(
     path
         A Parquet file, or a folder of nothing but Parquet files with the same columns, which are
         taken in the order of their names.
-    formula, coords, distance, crs, missing, publish, survey_weights
+    formula, coords, distance, crs, missing, publish, survey_weights, time
         See :func:`dsstan.prepare`. ``coords`` can't be left out: points of a GeoParquet file are
         not read.
     name
@@ -118,7 +119,7 @@ def prepare_parquet(
     FormulaError, CoordinateError, TableError
         As from :func:`dsstan.prepare`; also if there is no row group.
     """
-    begin = time.perf_counter()
+    begin = perf_counter()
     place = Path(path).expanduser()
     source = open_source(place)
     parsed, empty = parse(formula), source.empty
@@ -126,6 +127,7 @@ def prepare_parquet(
     if coords is None:
         locate(empty, coords, distance, crs)  # says that they are needed
     from_columns(empty, coords)
+    tied = [column for column in (time, parsed.group) if column in empty.columns]
     for column in (parsed.response, *parsed.columns):
         require_column(column, empty, parsed.text)
     for column in also:
@@ -135,7 +137,7 @@ def prepare_parquet(
         check_survey_column(survey_weights, empty.columns)
         also = (*also, survey_weights)
     named = columns_named(publish, empty.columns)
-    needed = {parsed.response, *parsed.columns, *(coords or ()), *also}
+    needed = {parsed.response, *parsed.columns, *(coords or ()), *also, *tied}
     for column in source.schema:
         if getattr(column.type, "ordered", False):
             source.categories(column.name)  # refuses what has several orders
@@ -149,12 +151,13 @@ def prepare_parquet(
         name=place.stem if name is None else name,
         missing=missing,
         survey_weights=survey_weights,
+        time=time,
     )
     own = {part.name: getattr(problem, part.name) for part in fields(Problem)}
     return replace(
         ParquetProblem(**own, parquet=source),
         publish=named,
-        seconds=time.perf_counter() - begin,
+        seconds=perf_counter() - begin,
     )
 
 

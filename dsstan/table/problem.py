@@ -6,11 +6,11 @@ stages need no checks of their own.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +39,7 @@ from dsstan.table.columns import (
 from dsstan.table.coordinates import largest_distance, locate, site_numbers
 from dsstan.table.formulas.formula import Design, ResponseTransform, build_design, parse
 from dsstan.table.heaps import HeapLike, read_heap
+from dsstan.table.structure import Structure, read_structure
 from dsstan.table.survey_weights import survey_weights_of
 
 UNNAMED = "table"
@@ -97,6 +98,8 @@ class Problem(Shown):
         Column with the survey weights, which goes out as it is; None where there are none.
     heap
         The value at which records are heaped, which have y = NaN; None without a heap.
+    structure
+        Times and groups of the records; None without any.
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -119,6 +122,7 @@ class Problem(Shown):
     publish: tuple[str, ...] | None = field(repr=False, default=None)
     survey_weights: str | None = field(repr=False, default=None)
     heap: float | None = None
+    structure: Structure | None = field(repr=False, default=None)
 
     by_row_groups: ClassVar[bool] = False
     """Whether ``table`` holds a part of the columns, and the others stay in their file."""
@@ -173,6 +177,15 @@ class Problem(Shown):
         """Old name of ``site_index``."""
         warnings.warn("Problem.site is now site_index", DeprecationWarning, stacklevel=2)
         return self.site_index
+
+    @cached_property
+    def effect_index(self) -> NDArray[np.int64]:
+        """Number of the spatial effect of each record, shape (N,), in order of first appearance.
+
+        Records that share their place, and their time and group where there are any, share it.
+        """
+        structure = self.structure
+        return self.site_index if structure is None else structure.numbered(self.site_index)
 
     @cached_property
     def unique_sites(self) -> Floats:
@@ -268,6 +281,7 @@ class Problem(Shown):
         gaps = f", response missing in {self.n_missing}" if self.n_missing else ""
         shared = f", {self.n_coincident} records share one" if self.n_coincident else ""
         crs = "".join(f", {crs}" for crs in dict.fromkeys([self.crs, self.sites_crs]) if crs)
+        more = () if self.structure is None else self.structure.lines
         return Card(
             (
                 ("formula", self.formula),
@@ -275,6 +289,7 @@ class Problem(Shown):
                 ("records", f"{self.n_records}, design columns {self.n_terms}{gaps}"),
                 ("sites", f"{self.n_sites} distinct{shared}"),
                 ("distance", f"{self.distance}, in {self.unit}{crs}"),
+                *more,
             )
         )
 
@@ -291,6 +306,7 @@ def prepare(
     publish: Sequence[str] | None = None,
     survey_weights: str | None = None,
     heap: HeapLike | None = None,
+    time: str | None = None,
 ) -> Problem:
     """Check a table against a formula and build the arrays of the model.
 
@@ -301,7 +317,7 @@ def prepare(
         such as polars or pyarrow. Taken as it is: no row is dropped and nothing rescaled.
     formula
         Such as ``"log(price) ~ scale(log(squarefeet))"``; see
-        :func:`dsstan.table.formulas.formula.parse`.
+        :func:`dsstan.table.formulas.formula.parse`. ``(1 | zip)`` adds a random intercept.
     coords
         The two coordinate columns, x (or longitude) first. Leave out for a GeoDataFrame.
     distance
@@ -326,8 +342,8 @@ def prepare(
         the records that have it, and the others are drawn with the model; see
         :func:`dsstan.synthesise`.
     publish
-        Columns to publish as they are, beside those of the formula and the coordinates. No
-        other column leaves with the copies.
+        Columns to publish as they are, beside those of the formula, the coordinates and the time.
+        No other column leaves with the copies.
     survey_weights
         Column that says how many members of the population each record stands for, not to be
         confused with risk weights. It goes out as it is; :func:`dsstan.utility` and
@@ -337,6 +353,10 @@ def prepare(
         A value that many records share, such as 0: a number, ``"cap"`` for the largest value or
         ``"floor"`` for the smallest. The formula, a ``log()`` included, is then for the other
         records; see :func:`dsstan.models.heaps.fit.fit_heaped`.
+    time
+        Column of the time of each record, numbers or dates, where a place has records of several:
+        the correlation of the spatial effect then falls with the time between two records as well.
+        The column is published as it is.
 
     Returns
     -------
@@ -376,7 +396,7 @@ def prepare(
       sites     4 distinct, 2 records share one
       distance  planar, in coordinate unit
     """
-    begin = time.perf_counter()
+    begin = perf_counter()
     frame = as_pandas(table)
     check_frame(frame)
     parsed = parse(formula)
@@ -407,6 +427,14 @@ def prepare(
             f"Check the coordinates {located.coord_names[0]!r} and {located.coord_names[1]!r}."
         )
     _check_extent(located.sites, located.coord_names)
+    structure = read_structure(
+        frame,
+        time=time,
+        group=parsed.group,
+        response=parsed.response,
+        coords=located.coord_names,
+        categories=design.levels,
+    )
     site.setflags(write=False)
     if survey_weights is not None:
         _check_survey_weights(survey_weights, frame, parsed.response, located.coord_names)
@@ -426,11 +454,12 @@ def prepare(
         crs=located.crs,
         sites_crs=located.sites_crs,
         site_index=site,
-        seconds=time.perf_counter() - begin,
+        seconds=perf_counter() - begin,
         source=None if isinstance(table, pd.DataFrame) else table,
         publish=columns_named(publish, frame.columns),
         survey_weights=survey_weights,
         heap=at,
+        structure=structure,
     )
 
 

@@ -21,6 +21,7 @@ from dsstan.analysis.spatial_surfaces import compare_surfaces
 from dsstan.analysis.utility import combine, ols
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.covariance.likelihood_surface import TOLERANCE
+from dsstan.covariance.pairs import Pairs
 from mc import z_limit
 
 EXACT = 1e-10
@@ -459,7 +460,7 @@ def test_the_surface_at_a_record_is_its_kriging_prediction(release):
     data = su._data(release, None)
     y = np.sin(3 * p.sites[:, 0]) - p.sites[:, 1]  # one value a site
     surface = surfaces._predicted(data, y, (1.0, 1e-9, 2.0), p.sites)
-    beta, _ = su.gls(p.X, y, _covariance(p.sites, (1.0, 1e-9, 2.0), "exponential"))
+    beta, _ = su.gls(p.X, y, _covariance(Pairs(cdist(p.sites, p.sites)), (1.0, 1e-9, 2.0)))
     np.testing.assert_allclose(surface, y + (p.X.mean(axis=0) - p.X) @ beta, atol=1e-5)
 
 

@@ -138,6 +138,46 @@ def test_a_comparison_can_be_tried_dry(inside, file, confined):  # noqa: F811
     assert found["estimate"]["seconds"]["settings"] > 0
 
 
+PANEL = """table = "rents.csv"
+coords = ["x", "y"]
+time = "year"
+out = "out"
+engine = "embedded"
+"""
+
+
+@pytest.fixture
+def rents(confined):
+    """A panel with four years a place in six districts, and how many rooms there are."""
+    table = case("panel.csv").iloc[lambda t: np.flatnonzero(t.index % 80 < 30)]
+    table = table.assign(district=(table["x"] // 7).astype(int), rooms=table["area"] // 30)
+    table.to_csv(confined / "rents.csv", index=False)
+    return confined / "job.toml"
+
+
+def test_a_dry_run_of_a_panel_advises_to_count_places(inside, rents):  # noqa: F811
+    one = 'formula = "log(rent) ~ 1 + (1 | district)"\nthreshold = 1.0\n'
+    rents.write_text(PANEL + one)
+    said = " ".join(inside("run", rents, "--dry-run").stdout.split())
+    assert "none stands alone on the map: count places as neighbours (by_site = true)" in said
+    assert "year goes out" in said
+    assert "district goes out" in said
+    rents.write_text(PANEL + one + "by_site = true\n")
+    assert "count places" not in inside("run", rents, "--dry-run").stdout
+
+
+def test_a_panel_is_refused_where_no_fit_could_take_it(inside, rents):  # noqa: F811
+    step = '[[steps]]\noutcome = "poisson"\nformula = "rooms ~ 1"\n'
+    rents.write_text(PANEL + step)
+    result = inside("run", rents, "--dry-run")
+    assert result.returncode == 2
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert 'time = "year" is for the Gaussian model of dsstan.fit alone' in said
+    rents.write_text(PANEL + 'formula = "log(rent) ~ 1"\ncovariance = "vecchia"\n')
+    said = " ".join(inside("run", rents, "--dry-run").stderr.replace("│", " ").split())
+    assert 'time = "year" needs the exact covariance: covariance = "vecchia" has neither' in said
+
+
 def test_the_number_flagged_and_the_programs_are_those_of_the_fits(free, kept):
     problem = kept.problem
     options = replace(OPTIONS, coords=("east", "north"), threshold=0.15)

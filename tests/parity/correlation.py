@@ -61,6 +61,7 @@ def covariance(c: Case, protection: str, gamma: float) -> Floats:
     """V of the informing records, as a fit's own model of w builds it."""
     p = c.off_nodes[0]
     model = LatentModel(restricted_fit(c, protection, gamma, p))
-    d = cdist(model.sites[model.site_rows], model.sites[model.site_rows])
+    sites = model.model.problem.sites[model.rows]
+    d = cdist(sites, sites)
     m = smoothed_correlation(d, p.phi, model.a_rows, protection)
     return np.asarray(p.sigma_sq * m + p.tau_sq * np.eye(len(m)))

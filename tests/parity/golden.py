@@ -38,6 +38,7 @@ COUNTS = {
     "multivariate": 12,
     "counts": 54,
     "adaptive": 36,
+    "panel": 9,
     SAN_FRANCISCO: 25,
 }
 """Quantities of each topic, so that none is lost unseen."""

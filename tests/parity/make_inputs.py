@@ -305,6 +305,36 @@ def san_francisco() -> dict[str, Any]:
     }
 
 
+def panel() -> dict[str, Any]:
+    """Forty places with four years each, ten groups that are not nested in places."""
+    place, year = np.repeat(np.arange(40), 4), np.tile(np.arange(4), 40)
+    zips = (7 * place + 3 * year) % 10
+    sites, x = uniforms(61, 40, 2)[place], normals(62, 160)
+    step, noise, of_zip = normals(63, 40, 4), normals(64, 160), normals(65, 10)
+    w = step.copy()
+    for t in range(1, 4):
+        w[:, t] = 0.7 * w[:, t - 1] + 0.7 * step[:, t]
+    y = rounded(2.0 + 0.5 * x + w.ravel() + 0.6 * of_zip[zips] + 0.5 * noise, 6)
+    names = ("phi", "c", "q", "sigma_sq", "r")
+    at = ((3.0, 0.4, 0.3, 1.2, 0.25), (0.8, 0.05, 0.7, 2.0, 0.9), (20.0, 2.0, 0.05, 0.6, 0.05))
+    return {
+        "columns": {
+            "a": sites[:, 0].tolist(),
+            "b": sites[:, 1].tolist(),
+            "place": place.tolist(),
+            "year": year.tolist(),
+            "zip": zips.tolist(),
+            "x": x.tolist(),
+            "y": y.tolist(),
+        },
+        "points": [dict(zip(names, values, strict=True)) for values in at],
+        "phi": 3.0,
+        "c": 0.4,
+        "q": 0.4,
+        "r": 0.25,
+    }
+
+
 TOPICS = {
     "cases": cases,
     "density": density,
@@ -320,6 +350,7 @@ TOPICS = {
     "posterior": posterior,
     "multivariate": multivariate,
     "counts": counts,
+    "panel": panel,
 }
 
 

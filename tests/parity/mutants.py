@@ -42,22 +42,22 @@ MUTATIONS = (
     Mutation(
         "correlation 1% off in the surface",
         "dsstan/covariance/surface_statistics.py",
-        "m = correlation(d, phi, cov_model)",
-        "m = correlation(d, 1.01 * phi, cov_model)",
+        "return smoothed(correlation(d, phi, cov_model), a_diag, protection)",
+        "return smoothed(correlation(d, 1.01 * phi, cov_model), a_diag, protection)",
         "node_statistics and hand",
     ),
     Mutation(
         "correlation 1% off in the prediction at new places",
         "dsstan/covariance/latent.py",
-        "correlation(cdist(places, self.sites), p.phi, self.model.cov_model)",
-        "correlation(cdist(places, self.sites), 1.01 * p.phi, self.model.cov_model)",
+        "pairs_of_places(self.model, places, self.first, time).at(p.phi)",
+        "pairs_of_places(self.model, places, self.first, time).at(1.01 * p.phi)",
         "predicted and hand",
     ),
     Mutation(
         "correlation 1% off in w given y",
         "dsstan/covariance/latent.py",
-        "R = correlation(d, phi, self.model.cov_model)",
-        "R = correlation(d, 1.01 * phi, self.model.cov_model)",
+        "R = pairs.at(phi)",
+        "R = pairs.at(1.01 * phi)",
         "latent and mean and hand",
     ),
     Mutation(

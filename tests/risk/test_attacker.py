@@ -235,7 +235,7 @@ def test_leave_one_out_precision_is_averaged_over_the_draws_by_an_interpolant(sm
 def test_the_interpolant_is_as_good_at_the_outermost_draws(free):
     model = LatentModel(free)
     points = [parameters_at(free, int(c), int(i)) for c, i in spread_draws(free, 100)]
-    surface = FreeSurface(free.problem, points, (12, 24))
+    surface = FreeSurface(free, points, (12, 24))
     for key in (lambda p: p.phi, lambda p: p.tau_sq / p.sigma_sq):
         for p in (min(points, key=key), max(points, key=key)):
             got = surface.at(p)

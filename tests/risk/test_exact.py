@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pandas as pd
@@ -79,6 +79,17 @@ def decays(fit, points):
     return list(zip(np.exp(at), np.log(w) + at, strict=True))
 
 
+def correlation_of(fit, phi):
+    """R, with the decay in time and the share of the groups that the fit holds."""
+    problem = fit.problem
+    R = np.exp(-phi * cdist(problem.sites, problem.sites))
+    if problem.structure is None:
+        return R
+    year, zips = (problem.table[name].to_numpy() for name in ("year", "zip"))
+    R *= (1 - fit.group_share) * np.exp(-fit.time_decay * np.abs(year[:, None] - year))
+    return R + fit.group_share * (zips[:, None] == zips)
+
+
 def by_hand(release, i, points=41, at_decays=14, known=None):
     """Mean and sd of y_i from normal laws written out, node by node.
 
@@ -89,7 +100,7 @@ def by_hand(release, i, points=41, at_decays=14, known=None):
     fit, problem = release.fit, release.problem
     free = fit.start or fit
     X, y, A, n = problem.X, problem.y, fit.A, problem.n_records
-    d = cdist(problem.sites, problem.sites)
+    R_at = partial(correlation_of, fit)
     rows = np.flatnonzero(A == 1) if fit.protection == "cut" else np.arange(n)
     carried = np.where((A == 0) | (release.effect == "w"), 1.0, A)
     removed = 1 - A**2 if fit.protection == "preserving" else 0 * A
@@ -114,7 +125,7 @@ def by_hand(release, i, points=41, at_decays=14, known=None):
 
     def laws(phi, s, t):
         """Log density of y, and of each copy given y."""
-        R = np.exp(-phi * d)
+        R = R_at(phi)
         yy = wide + s * (A[:, None] * R * A + np.diag(removed)) + t * eye
         cy = wide + s * carried[:, None] * R * A
         cc = wide + s * carried[:, None] * R * carried + t * eye + added
@@ -127,7 +138,7 @@ def by_hand(release, i, points=41, at_decays=14, known=None):
     prior, post, seen = [], [], []
     for phi, weight in decays(free, at_decays):
         for r, end in zip(ratios, at_end, strict=True):
-            S = wide + s * np.exp(-phi * d) + s * r * eye
+            S = wide + s * R_at(phi) + s * r * eye
             prior.append(weight + end + half_normal(free, s * r) + log_normal(S, ys))
     for phi, weight in decays(fit, at_decays):
         for r, end in zip(ratios, at_end, strict=True):
@@ -151,6 +162,32 @@ def by_hand(release, i, points=41, at_decays=14, known=None):
     assert weight[[0, -1]].max() < 1e-4 * weight.max()
     mean = weight @ fine
     return np.sqrt(weight @ (fine - mean) ** 2), mean
+
+
+@pytest.mark.parametrize("record", [0, 29])
+def test_it_is_so_of_a_panel_with_groups(record):
+    """Ten places with three years each, in four groups; one place is flagged in all its years."""
+    rng = np.random.default_rng(8)
+    place = np.repeat(np.arange(10), 3)
+    sites = np.vstack([rng.uniform(0, 1, (9, 2)), [[1.8, 1.8]]])[place]
+    year, zips = np.tile(np.arange(3.0), 10), place % 4
+    R = 0.7 * np.exp(-PHI * cdist(sites, sites) - 0.4 * np.abs(year[:, None] - year))
+    R += 0.3 * (zips[:, None] == zips)
+    y = 2.0 + np.linalg.cholesky(R + 0.25 * np.eye(30)) @ rng.standard_normal(30)
+    columns = {"a": sites[:, 0], "b": sites[:, 1], "y": y, "year": year, "zip": zips}
+    of = {"coords": ("a", "b"), "time": "year"}
+    problem = ds.prepare(pd.DataFrame(columns), "y ~ 1 + (1 | zip)", **of)
+    how = FAST | {"engine": "direct"}
+    free = ds.fit(problem, time_decay=0.4, group_share=0.3, seed=1, **how)
+    a = np.where(place == 9, 1.0, 0.0)
+    fit = ds.fit(problem, weights=own_weights(problem, a), start=free, seed=2, **how)
+    release = ds.synthesise(
+        fit, 3, seed=3, rounding="none", accept_failed=True, accept_few_draws=True, progress=False
+    )
+    sd, mean = by_hand(release, record)
+    found = exact_intruder(release, records=[record], progress=False).records.iloc[0]
+    assert found["sd"] == pytest.approx(sd, rel=GRID_ERROR)
+    assert found["mean"] == pytest.approx(mean, abs=0.02 * sd)
 
 
 NIGHT = pytest.mark.nightly("the exact intruder in every case")

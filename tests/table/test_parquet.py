@@ -588,3 +588,17 @@ def test_peak_memory_stays_well_below_the_size_of_the_table(wide, tmp_path):
     assert prepared - mine < 0.3 * size
     assert peak - mine < MOST_OF_TABLE * size
     assert peak - mine < MOST_OF_READING * (whole - idle)
+
+
+def test_a_time_and_a_group_are_read_beside_the_formula(tmp_path):
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(rng.uniform(size=(40, 3)), columns=["x", "y", "rent"])
+    table = table.assign(year=np.arange(40) % 4, zip=[f"z{k % 5}" for k in range(40)], more="kept")
+    path = tmp_path / "rents.parquet"
+    table.to_parquet(path)
+    given = {"coords": ("x", "y"), "time": "year"}
+    problem = prepare_parquet(path, "rent ~ 1 + (1 | zip)", **given, progress=False)
+    assert set(problem.table.columns) == {"x", "y", "rent", "year", "zip"}
+    plain = ds.prepare(table, "rent ~ 1 + (1 | zip)", **given)
+    np.testing.assert_array_equal(problem.structure.times, plain.structure.times)
+    np.testing.assert_array_equal(problem.effect_index, plain.effect_index)

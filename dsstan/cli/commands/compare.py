@@ -82,7 +82,8 @@ class Grid:
     "table formula coords out_folder sep decimal thousands encoding na layer crs distance "
     "survey_weights "
     "threshold correlation continuous gamma protection copies floor seed workers engine cov_model "
-    "covariance neighbours phi_bounds workdir ledger chains warmup samples dry_run as_json"
+    "covariance neighbours phi_bounds time time_decay group_share workdir ledger chains warmup "
+    "samples dry_run as_json"
 )
 def compare_command(source: Source, grid: Grid, options: ReleaseOptions, how: Run) -> None:
     """Judge a grid of settings by risk and utility."""
@@ -110,6 +111,8 @@ def compare_command(source: Source, grid: Grid, options: ReleaseOptions, how: Ru
         # Kept settings are found by all arguments of their fits: no more than are asked for.
         names = "cov_model covariance priors engine seed chains warmup samples"
         fits = {name: getattr(options, name) for name in names.split()}
+        held = {name: getattr(options, name) for name in ("time_decay", "group_share")}
+        fits |= {name: value for name, value in held.items() if value is not None}
         found = compare(problem, folder=folder, **grid.arguments, **fits)
         with phase("writing"):
             _write(found, folder, floor)

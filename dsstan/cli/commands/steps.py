@@ -48,14 +48,14 @@ class _OfAChain:
 _HEAD = signature_of(
     "table coords out_folder sep decimal thousands encoding na layer crs distance survey_weights "
     "copies seed engine format chains warmup samples adapt_delta accept_failed strict publish "
-    "accept_proxy csv_text no_report workdir ledger",
+    "accept_proxy csv_text no_report workdir ledger time",
     *(_OfAChain, Source, ReleaseOptions, Writing, Run),
 )
 """What stands above the steps."""
 
 _STEP = signature_of(
     "formula outcome threshold correlation neighbour by_site weights gamma protection cov_model "
-    "phi_bounds rounding heap range offset cuts closed likelihood groups",
+    "phi_bounds time_decay group_share rounding heap range offset cuts closed likelihood groups",
     *(Source, StepModel, ReleaseOptions),
 )
 """What a step may say."""

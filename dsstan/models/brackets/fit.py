@@ -25,6 +25,7 @@ from dsstan.models.brackets.truncated import fit_truncated
 from dsstan.models.brackets.truncation import truncated_normal
 from dsstan.models.finish import finish_fit
 from dsstan.models.fit import fit
+from dsstan.models.held import only_in_fit
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import Predictive
 from dsstan.models.priors import Priors
@@ -304,6 +305,7 @@ def fit_bracketed(
         If the column can hold one value only in a record's bracket: its copies are the truth.
     """
     require_complete(problem)
+    only_in_fit(problem)
     kept = find_brackets(problem, cuts, column=column, closed=closed)
     if likelihood not in LIKELIHOODS:
         raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")

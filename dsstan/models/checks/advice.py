@@ -9,6 +9,7 @@ import numpy as np
 from dsstan.core.arrays import Floats
 from dsstan.core.spelling import spelled
 from dsstan.engines.base import SamplerSettings
+from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 
 _MOST_TIMES = 16
@@ -75,6 +76,17 @@ def fewer_copies(copies: int, worst_ess: float, settings: SamplerSettings) -> st
     if not 1 <= worst_ess < math.inf:
         return longer
     return f"{longer}, or {spelled('copies', int(worst_ess))} ({copies} now)"
+
+
+def shared_places(problem: Problem, weights: Weights) -> str | None:
+    """Why a rule about neighbours flags nobody where every record shares its place; what to do."""
+    shared = problem.n_coincident == problem.n_records
+    if not shared or weights.by_site or weights.rule == "own":
+        return None
+    return (
+        "every record shares its place with another one, so none stands alone on the map: count "
+        f"places as neighbours ({spelled('by_site', True)})"
+    )
 
 
 def repeated_values(problem: Problem) -> str | None:

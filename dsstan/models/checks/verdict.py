@@ -17,6 +17,7 @@ from dsstan.models.checks.advice import (
     deeper_trees,
     more_samples,
     more_warmup,
+    shared_places,
     shorter_steps,
     times_longer,
 )
@@ -234,7 +235,8 @@ def protection_notes(
     if weights.n_flagged == 0:
         notes.append(
             "no record is flagged, so the copies are protected no better than unrestricted "
-            "ones: lower the distance or raise the correlation"
+            "ones: "
+            + (shared_places(problem, weights) or "lower the distance or raise the correlation")
         )
     if protection_of(protection).variance_returns and flagged.size > 1:
         tree = cKDTree(problem.sites[flagged])

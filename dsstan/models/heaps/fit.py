@@ -28,6 +28,7 @@ from dsstan.models.checks.verdict import Verdict
 from dsstan.models.counts.fit import CountFit, CountPredictive, CountPriors, fit_counts
 from dsstan.models.fit import fit
 from dsstan.models.heaps.limits import find_range
+from dsstan.models.held import only_in_fit
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights
@@ -247,6 +248,7 @@ def fit_heaped(
     SurfaceError, EngineError
         As of :func:`dsstan.fit`.
     """
+    only_in_fit(problem)
     kept = find_range(problem, range)
     if problem.heap is None and range is None:
         raise InputError(

@@ -40,8 +40,9 @@ def draw_pictures(
 ) -> tuple[Path, ...]:
     """Draw a release as PNG files, for their owner alone. Confidential: they show single records.
 
-    The flags on the map; of up to 2000 records the spatial effect before and after protection; the
-    copies of the weakest record; within what it is placed by the number of copies; the regression.
+    The flags on the map; of up to 2000 records the spatial effect, of the latest time, before and
+    after protection; the copies of the weakest record; within what it is placed by the number of
+    copies; the regression.
 
     Parameters
     ----------
@@ -64,9 +65,10 @@ def draw_pictures(
     if release.fit.weights is not None:
         plots["flags"] = plot_flags(release.fit.weights, problem)
     if problem.n_records <= EXACT_LIMIT:
+        latest = None if problem.structure is None else problem.structure.latest
         try:
             own = {
-                PROTECTION[kind]: surface_on_grid(fit, cells=CELLS, progress=False)
+                PROTECTION[kind]: surface_on_grid(fit, cells=CELLS, time=latest, progress=False)
                 for kind, fit in fits.items()
             }
         except InputError:  # a model without one effect to map

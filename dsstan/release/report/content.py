@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dsstan.copies.published import as_collected, unpublished_columns
-from dsstan.covariance.correlation import correlation_words
+from dsstan.covariance.pairs import effect_words
 from dsstan.release.conditions import conditions
 from dsstan.release.report.tables import meaning, sampler
 from dsstan.release.report.words import NOTHING, figure, plural
@@ -217,7 +217,7 @@ def data_and_settings(release: Synthesis, risks: Assessment) -> dict[str, dict[s
         "Distance": f"{problem.distance}, in {problem.unit}s",
         "Reference system": problem.crs or "not stated",
         "Distances measured in": problem.sites_crs or "the coordinates as they are",
-        "Correlation function": correlation_words(fit.cov_model),
+        "Correlation function": effect_words(fit),
         "Covariance": str(fit.covariance),
         "Largest distance": f"{figure(problem.d_max, 4)} {problem.unit}",
         **_columns(release),

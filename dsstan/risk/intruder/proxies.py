@@ -25,13 +25,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from dsstan.copies.published import columns_beside_the_model, public_columns, synthetic
 from dsstan.copies.result import Synthesis
 from dsstan.core.arrays import Floats, Indices, Truths
-from dsstan.covariance.correlation import correlation
+from dsstan.covariance.pairs import pairs_of
 from dsstan.models.result import Fit
 from dsstan.risk.intruder.attacker import Attack
 from dsstan.risk.intruder.exact import ExactIntruder
@@ -105,7 +104,9 @@ def proxies_of(release: Synthesis, free: Fit) -> Proxies:
         The unrestricted fit.
     """
     problem = free.problem
-    inside = {*problem.design.formula.columns} & {*public_columns(release)}
+    modelled = {*problem.design.formula.columns}
+    modelled |= set(() if problem.structure is None else problem.structure.columns)
+    inside = modelled & {*public_columns(release)}
     names = [*columns_beside_the_model(release), *sorted(inside - {*synthetic(release)})]
     if not names:
         return Proxies({}, (), np.ones(problem.n_records))
@@ -206,7 +207,7 @@ class _Others:
         self.X, self.y = problem.X[rows], problem.y[rows]
         phi = float(np.mean(free.draws["phi"]))
         ratio = float(np.mean(free.draws["tau_sq"]) / np.mean(free.draws["sigma_sq"]))
-        R = correlation(cdist(problem.sites[rows], problem.sites[rows]), phi, free.cov_model)
+        R = pairs_of(free, rows).at(phi)
         self.inverses = []
         for times in RATIOS:
             V = R + times * ratio * np.eye(rows.size)

@@ -17,11 +17,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.linalg import eigh
-from scipy.spatial.distance import cdist
 
 from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import InputError
-from dsstan.covariance.correlation import correlation
+from dsstan.covariance.pairs import pairs_of
 from dsstan.covariance.protection import removed_variance
 from dsstan.models.result import Fit
 from dsstan.risk.intruder.scale_integral import log_sum_over_nodes
@@ -83,7 +82,7 @@ def joint_spectrum(
     """
     problem, rows = fit.problem, fit.informing
     n = problem.n_records
-    R = correlation(cdist(problem.sites, problem.sites), phi, fit.cov_model)
+    R = pairs_of(fit).at(phi)
     a, removed = np.zeros(n), np.zeros(n)
     a[rows], removed[rows] = fit.A[rows], removed_variance(fit.A[rows], fit.protection)
     size = np.hypot(a, carried)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats, Indices
 from dsstan.covariance.base import SpatialModel
-from dsstan.covariance.likelihood_surface import smoothed_correlation
+from dsstan.covariance.pairs import pairs_of
+from dsstan.covariance.surface_statistics import smoothed
 from dsstan.models.result import Fit
 from dsstan.risk.intruder.scale_integral import ScalePrior
 
@@ -243,9 +243,8 @@ class Spectrum:
     @classmethod
     def of_values(cls, fit: Fit, records: Indices, phi: float) -> Spectrum:
         """Of y, as the fit sees it."""
-        problem, rows = fit.problem, fit.informing
-        d = cdist(problem.sites[rows], problem.sites[rows])
-        M = smoothed_correlation(d, phi, fit.A[rows], fit.protection, fit.cov_model)
+        rows = fit.informing
+        M = smoothed(pairs_of(fit, rows).at(phi), fit.A[rows], fit.protection)
         values, Q = eigh(M, check_finite=False, overwrite_a=True)
         X, y = centred(fit)
         return cls(

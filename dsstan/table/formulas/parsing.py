@@ -24,6 +24,12 @@ _RESPONSE_FUNCTIONS = ("log", "log2", "log10", "log1p")
 
 _MAX_LENGTH = 2000
 
+_BARRED = re.compile(r"`[^`]*`|\(([^()|`]*)\|+\s*(`[^`]+`|[^()`]*)\)")
+"""A name in backticks, or what stands in brackets about a bar."""
+
+_HERE = "\x00"
+"""What stands for a random intercept while the formula is taken apart."""
+
 
 @dataclass(frozen=True)
 class ResponseTransform:
@@ -102,6 +108,8 @@ class ParsedFormula:
         Those of them that it uses inside ``C()`` only.
     coded
         Those that it uses inside ``C()`` anywhere.
+    group
+        Column of the random intercept ``(1 | group)``; None without one.
     """
 
     text: str
@@ -112,6 +120,7 @@ class ParsedFormula:
     categories: tuple[str, ...]
     coded: tuple[str, ...]
     _terms: Any = field(repr=False, compare=False)
+    group: str | None = None
     _names: Names = field(repr=False, compare=False, default=Names())
 
 
@@ -128,7 +137,8 @@ def parse(formula: str) -> ParsedFormula:
         or log, log2, log10 or log1p of one column. The right side takes the operators of
         formulaic (``+ - : * / ^ %in%``), columns, and the functions of
         ``ALLOWED_FUNCTIONS``, splines (``bs``, ``ns``) among them; write ``1`` for an
-        intercept only and ``- 1`` for none. As in R, ``x^2`` is about interactions and a square
+        intercept only and ``- 1`` for none. ``(1 | zip)``, once, gives the levels of a column
+        a random intercept. As in R, ``x^2`` is about interactions and a square
         is ``I(x**2)``. Any column name may stand in backticks, as in
         ``log(`floor area (m²)`)``; one that is no plain word must.
 
@@ -150,8 +160,9 @@ def parse(formula: str) -> ParsedFormula:
     text = formula.strip()
     if len(text) > _MAX_LENGTH:
         raise FormulaError(f"The formula is longer than {_MAX_LENGTH} characters: shorten it.")
-    check_expansion(text)
-    code, names = stood_in(text, CONTEXT)
+    fixed, group = _random_intercept(text)
+    check_expansion(fixed)
+    code, names = stood_in(fixed, CONTEXT)
     left, right = _split(code, text, names)
     if len(left) != 1 or len(left[0].factors) != 1:
         came = names.written(" + ".join(map(str, left)))
@@ -174,6 +185,11 @@ def parse(formula: str) -> ParsedFormula:
             f"{INTERCEPT} is a term of every formula: write the column of that name in {text!r} in "
             f"backticks, `{INTERCEPT}`."
         )
+    if response == group:
+        raise FormulaError(
+            f"Column {response!r} is the response and the group of the random intercept too. Take "
+            f"one of the two out of {text!r}."
+        )
     if response in columns:
         raise FormulaError(
             f"Column {response!r} is the response and stands on the right side too. Take it "
@@ -182,9 +198,50 @@ def parse(formula: str) -> ParsedFormula:
     terms = [names.written(":".join(map(_written, term.factors))) for term in right]
     rhs = " + ".join(terms if "1" in terms else ["0", *terms])
     categories = tuple(column for column, category in columns.items() if category)
-    return ParsedFormula(
-        text, response, transform, rhs, tuple(columns), categories, tuple(coded), right, names
-    )
+    used = tuple(columns), categories, tuple(coded)
+    return ParsedFormula(text, response, transform, rhs, *used, right, group, names)
+
+
+def _random_intercept(text: str) -> tuple[str, str | None]:
+    """The formula without its random intercept, and the column of its groups."""
+    groups: list[str] = []
+
+    def found(match: re.Match[str]) -> str:
+        left, right = match[1], match[2]
+        if left is None:
+            return match[0]
+        column = right.strip()
+        if not re.fullmatch(r"`[^`]+`|[^\W\d]\w*", column):
+            raise FormulaError(
+                f"{match[0]!r} is not allowed in a formula: a random intercept is (1 | column), "
+                f"for the groups of one column, as in (1 | zip). Formula: {text!r}. Compute a "
+                "column of the groups first."
+            )
+        if left.strip() != "1":
+            raise FormulaError(
+                f"{match[0]!r} is not allowed in a formula: of the levels of a column only the "
+                f"intercept can vary. Write (1 | {column}). Formula: {text!r}."
+            )
+        groups.append(column.strip("`"))
+        return _HERE
+
+    marked = _BARRED.sub(found, text)
+    if not groups:
+        return text, None
+    if len(groups) > 1:
+        raise FormulaError(
+            f"The formula {text!r} has {len(groups)} random intercepts and may have one: keep "
+            f"(1 | {groups[0]}), or add the levels of another column as C({groups[1]})."
+        )
+    fixed = re.sub(rf"\+\s*{_HERE}(?=\s*(?:[+-]|$))", "", marked)
+    fixed = re.sub(rf"(?<=~)\s*{_HERE}\s*\+", "", fixed)
+    fixed = re.sub(rf"(?<=~)\s*{_HERE}(?=\s*(?:-|$))", " 1", fixed)
+    if _HERE in fixed:
+        raise FormulaError(
+            f"A random intercept is added with '+', as in y ~ x + (1 | {groups[0]}). "
+            f"Formula: {text!r}."
+        )
+    return fixed.strip(), groups[0]
 
 
 def _written(factor: Any) -> str:
