@@ -259,12 +259,17 @@ class PosteriorTable:
 
     @property
     def log_mass(self) -> float:
-        """Log integral of the density, constants of the likelihood kept."""
+        """Log integral of the likelihood and the priors but that of the decay, which counts as 1.
+
+        So those of several ranges of the decay add up.
+        """
         first, second = self.axes
         area = (first[1] - first[0]) * (second[1] - second[0])
         p = self.density
         mean = 0.25 * (p[:-1, :-1] + p[1:, :-1] + p[:-1, 1:] + p[1:, 1:])
-        return self.log_top + float(np.log(mean.sum() * area))
+        low, high = self.posterior.phi_bounds
+        prior = 0.0 if self.posterior.held is not None else np.log(high - low)
+        return self.log_top + float(np.log(mean.sum() * area) + prior)
 
     def propose(self, rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
         """Points (log phi, log r, log sigma_sq), and log density over that of the proposal."""

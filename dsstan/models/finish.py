@@ -48,8 +48,8 @@ class Run:
     details
         Settings that warm-up found.
     tops, log_mass
-        Separate tops of the posterior of phi and tau_sq / sigma_sq, and the log integral of its
-        density, where they are tabulated.
+        Separate tops of the posterior of phi and tau_sq / sigma_sq, and its log integral, where
+        they are tabulated; see :class:`dsstan.engines.surface_posterior.PosteriorTable`.
     """
 
     draws: dict[str, Floats]

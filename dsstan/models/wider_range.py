@@ -40,7 +40,7 @@ def sd_under_wider_range(
     request, draws
         Of a Gaussian fit whose decay is free, under the exact covariance.
     log_mass
-        Log integral of the posterior's density; see
+        Log integral over the range of the fit; see
         :attr:`dsstan.engines.surface_posterior.PosteriorTable.log_mass`.
 
     Returns
@@ -49,7 +49,7 @@ def sd_under_wider_range(
         Its term and by how much; None where nothing would move, or where a surface of longer
         ranges can't be had.
     """
-    low, high = request.priors.phi_bounds
+    low = request.priors.phi_bounds[0]
     if np.mean(draws["phi"] < NEAR * low) < SHARE:
         return None
     bounds = low / WIDER, low
@@ -59,9 +59,7 @@ def sd_under_wider_range(
     except SurfaceError:
         return None
     beyond: dict[str, Any] = {**surface.stan_data(), **request.priors.stan_data()}
-    # The density of a uniform prior is one over the length of its range.
-    longer = PosteriorTable.of(beyond).log_mass + np.log(bounds[1] - bounds[0])
-    share = 1.0 / (1.0 + np.exp(log_mass + np.log(high - low) - longer))
+    share = 1.0 / (1.0 + np.exp(log_mass - PosteriorTable.of(beyond).log_mass))
     found = DirectEngine().sample(
         Program("surface"),
         beyond,

@@ -256,7 +256,8 @@ def identification(
         records=records,
         summary=pd.DataFrame(rows, columns=["fit", "group", "measure", "value"]),
         given=given,
-        note=_note(coordinates, int(alone.sum()), truth.size, given) + sampling_note(problem),
+        note=_note(coordinates, int(alone.sum()), truth.size, given)
+        + sampling_note(problem, int(np.sum(candidates == 1))),
         coordinates=coordinates,
         keys=tuple(keys),
         seconds=time.perf_counter() - begin,

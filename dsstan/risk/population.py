@@ -23,8 +23,10 @@ def chance_sampled(records: Floats, total: Floats) -> Floats:
     """Expected share f / F of the members of a population who look alike that are in the sample.
 
     F is f plus a negative binomial count, with f successes of probability f / total (Benedetti and
-    Franconi). A mean of f / F is above f / the mean of F, so this is never below f / total: it
-    errs on the side of the larger risk. It is 1 at most.
+    Franconi): the law of F given f where the sizes of groups of lookalikes are as frequent as 1 / F
+    makes them. A mean of f / F is above f / the mean of F, so this is never below f / total. It is
+    1 at most. Where most members of the population have keys that nobody else has, it is several
+    times too low, and a sample does not tell.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ def chance_of_lookalikes(
 ) -> Floats:
     """:func:`chance_sampled` of the records that an intruder takes for each target, shape (N,).
 
+    It is never below the chance with which the target itself was drawn, one over its weight.
+
     Parameters
     ----------
     truth
@@ -81,7 +85,7 @@ def chance_of_lookalikes(
         first = np.searchsorted(values, values - tolerance[members], side="left")
         last = np.searchsorted(values, values + tolerance[members], side="right")
         count[members], total[members] = last - first, sums[last] - sums[first]
-    return chance_sampled(count, total)
+    return np.maximum(chance_sampled(count, total), 1.0 / np.maximum(weights, 1.0))
 
 
 def chances(
@@ -99,13 +103,18 @@ def chances(
     return by_value, chance_of_lookalikes(truth, np.full(truth.size, np.inf), group, weights)
 
 
-def sampling_note(problem: Problem) -> str:
-    """What the weights say of an intruder who doesn't know who was sampled."""
+def sampling_note(problem: Problem, unique: int) -> str:
+    """What the weights say of an intruder who doesn't know who was sampled.
+
+    ``unique`` is how many records have keys and a place that no other has.
+    """
     weights = problem.survey_weight_values
     if weights is None:
         return ""
     return (
         f" The {weights.size} records stand for {weights.sum():,.0f} members of the population: "
         "where places are not known exactly, an intruder who doesn't know whether their target is "
-        "one of the records is less sure."
+        f"one of the records is less sure. Of {unique} records nobody else in the sample has the "
+        "keys; where nobody in the population has them either, the risk of that intruder is that "
+        "of one who knows, and the estimate is too low."
     )

@@ -82,11 +82,14 @@ def test_weights_stand_beside_the_headline_and_do_not_change_it(free):
     assert kept[keys].equals(before.summary[before.summary["fit"] == "keys"])
     f = np.array([2.0, 2.0, 3.0, 3.0, 3.0])
     chance = chance_sampled(f, np.array([10.0, 10.0, 20.0, 20.0, 20.0]))
+    assert chance[0] < 0.5  # its weight of 2 says that it was drawn with this chance
+    chance[0] = 0.5
     assert found.get(UNSURE, "keys") == pytest.approx(float(np.sum(chance / f)))
     assert found.get(UNSURE, "unrestricted") is not None or found.get(UNSURE, "restricted")
     np.testing.assert_array_equal(found.records["population"], [10, 10, 20, 20, 20])
     assert "stand for 30 members" in found.note
     assert "if unsure who was sampled" in str(found)
+    assert "Of 0 records nobody else in the sample has the keys" in found.note
 
 
 @pytest.mark.parametrize(

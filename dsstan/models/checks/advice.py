@@ -12,7 +12,7 @@ from dsstan.engines.base import SamplerSettings
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
 
-_MOST_TIMES = 16
+MOST_TIMES = 16
 """Largest factor by which longer chains are advised."""
 _HIGH_DELTA, _HIGHEST_DELTA = 0.99, 0.999
 _DEEPER = 2
@@ -22,8 +22,8 @@ _REPEATED_SHARE = 0.5
 
 def times_longer(need: float, found: float) -> int:
     """How many times as long a chain must be for ``need`` where it gave ``found``."""
-    enough = math.ceil(need / found) if found > 0 else _MOST_TIMES
-    return min(_MOST_TIMES, max(2, enough))
+    enough = math.ceil(need / found) if found > 0 else MOST_TIMES
+    return min(MOST_TIMES, max(2, enough))
 
 
 def more_samples(settings: SamplerSettings, times: int = 2) -> str:

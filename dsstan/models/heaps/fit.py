@@ -24,6 +24,7 @@ from dsstan.covariance.protection import protection_of
 from dsstan.engines import SamplerSettings
 from dsstan.models.arguments import covariance_for, unrestricted_start
 from dsstan.models.brackets.fit import BracketedFit, BracketedPredictive
+from dsstan.models.checks.advice import MOST_TIMES, more_samples
 from dsstan.models.checks.verdict import Verdict
 from dsstan.models.counts.fit import CountFit, CountPredictive, CountPriors, fit_counts
 from dsstan.models.fit import fit
@@ -37,7 +38,7 @@ from dsstan.table.problem import Problem
 
 __all__ = ["HeapedFit", "fit_heaped"]
 
-MORE = 3
+MORE = 5
 """How many times longer the chains of who is in the heap are: 0 and 1 say little of an effect's
 variance, and fewer draws of it often fail the verdict."""
 
@@ -298,7 +299,7 @@ def fit_heaped(
         "problem": problem,
         "seed": root,
         "seconds": sum(part.seconds for part in parts),
-        "verdict": _verdict(parts),
+        "verdict": _verdict(parts, found.settings),
         "notes": tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         "start": unrestricted_start(start),
     }
@@ -343,11 +344,17 @@ def _who(problem: Problem) -> Problem:
     )
 
 
-def _verdict(parts: tuple[Fit, ...]) -> Verdict:
-    """The verdict on all parts, each check said once."""
+def _verdict(parts: tuple[Fit, ...], asked: SamplerSettings) -> Verdict:
+    """The verdict on all parts, each check said once, with advice on the samples asked for."""
     first, *others = (part.verdict.checks for part in parts)
+    ran, factors = replace(asked, samples=MORE * asked.samples), range(2, MOST_TIMES + 1)
+    longer = {more_samples(ran, times): more_samples(asked, times) for times in factors}
     more = [
-        replace(check, name=f"{check.name}, who is in the heap")
+        replace(
+            check,
+            name=f"{check.name}, who is in the heap",
+            advice=longer.get(check.advice, check.advice),
+        )
         for checks in others
         for check in checks
         if check not in first
