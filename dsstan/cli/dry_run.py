@@ -122,7 +122,8 @@ class Plan:
                 _show_columns(value)
             elif key == "thresholds":
                 words = ", ".join(f"{one['threshold']:g} flags {one['flagged']}" for one in value)
-                say(f"  {'other thresholds':<{width}}  {words}, in {self.what['unit']}s")
+                if words:  # none where every record shares its place
+                    say(f"  {'other thresholds':<{width}}  {words}, in {self.what['unit']}s")
             elif value is not None and key not in ("programs", "unit"):  # for scripts
                 say(f"  {key.replace('_', ' '):<{width}}  {_words(value)}")
         if self.estimate is None:

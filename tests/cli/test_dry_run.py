@@ -160,6 +160,7 @@ def test_a_dry_run_of_a_panel_advises_to_count_places(inside, rents):  # noqa: F
     rents.write_text(PANEL + one)
     said = " ".join(inside("run", rents, "--dry-run").stdout.split())
     assert "none stands alone on the map: count places as neighbours (by_site = true)" in said
+    assert "other thresholds" not in said
     assert "year goes out" in said
     assert "district goes out" in said
     rents.write_text(PANEL + one + "by_site = true\n")
