@@ -18,7 +18,12 @@ from dsstan.core.errors import ReleaseError
 from dsstan.table.problem import Problem
 
 # What may stand beside a number: all but its signs, and an E that is no exponent, as in EUR.
-_BESIDE = re.compile(r"[^0-9.eE+-]+|(?<![0-9.])[eE]|[eE](?![0-9+-])")
+_BESIDE = re.compile(r"[^0-9.,eE+-]+|(?<![0-9.,])[eE]|[eE](?![0-9+-])")
+_GROUPED = {
+    sign: re.compile(rf"[+-]?[1-9][0-9]{{0,2}}({re.escape(sign)}[0-9]{{3}})+([{other}][0-9]*)?")
+    for sign, other in (",.", ".,")
+}
+"""A number with a sign between its thousands, and perhaps the other sign before its decimals."""
 
 _REPEATED = 2**16
 
@@ -112,8 +117,25 @@ def _numbers(column: pd.Series) -> Floats:
         moments = plain.map(lambda t: t.value, na_action="ignore")
         return pd.to_numeric(moments, errors="coerce").to_numpy(dtype=np.float64)
     alone = lru_cache(_REPEATED)(lambda cell: _BESIDE.sub("", cell))  # text repeats itself
-    digits = plain.map(lambda cell: alone(str(cell)), na_action="ignore")
+    digits = _pointed(plain.map(lambda cell: alone(str(cell)), na_action="ignore"))
     return pd.to_numeric(digits, errors="coerce").to_numpy(dtype=np.float64)
+
+
+def _pointed(cells: pd.Series) -> pd.Series:
+    """Numbers of text with a point before their decimals and nothing between their thousands.
+
+    A sign is between thousands if it is so in most of the cells that have it; of three decimals
+    and one sign in every cell that may be wrong, which leaves the order as it is.
+    """
+    known = cells.dropna().astype(str)
+    for sign, pattern in _GROUPED.items():
+        having = known[known.str.contains(sign, regex=False)]
+        if len(having) and having.str.fullmatch(pattern).mean() >= MOSTLY:
+            known = known.str.replace(sign, "", regex=False)
+            break
+    known = known.str.replace(",", ".", regex=False)
+    listed = known.str.count(r"\.") > 1
+    return known.where(~listed, known.str.replace(".", "", regex=False)).reindex(cells.index)
 
 
 def ranks_like_response(column: pd.Series, response: pd.Series) -> bool:

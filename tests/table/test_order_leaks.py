@@ -99,6 +99,33 @@ def test_numbers_are_read_out_of_text_and_nothing_else():
     np.testing.assert_array_equal(as_numbers(pd.Series(["1,200 EUR", "950EUR"])), [1200.0, 950.0])
 
 
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        (["1.457,00", "558,00", "12.300,50"], [1457.0, 558.0, 12300.5]),
+        (["1,457.00", "558.00", "12,300.5"], [1457.0, 558.0, 12300.5]),
+        (["13,4", "13,40182", "-2"], [13.4, 13.40182, -2.0]),
+        (["1.457", "558", "1.012.300"], [1457.0, 558.0, 1012300.0]),
+        (["0.558 km", "1.457 km", "12 km"], [0.558, 1.457, 12.0]),
+        (["1 457,5 €", "558 €", "1’012’300 €"], [1457.5, 558.0, 1012300.0]),
+        (["3,5%", "12%", None], [3.5, 12.0, np.nan]),
+    ],
+)
+def test_the_signs_of_numbers_in_text_are_those_of_the_whole_column(text, numbers):
+    np.testing.assert_array_equal(as_numbers(pd.Series(text, index=[7] * len(text))), numbers)
+
+
+@pytest.mark.parametrize("written", ["{:,.2f}", "{:,.0f} EUR", "{:.1f}"])
+@pytest.mark.parametrize("comma", [False, True])
+def test_a_share_of_the_response_is_known_as_text_too(written, comma):
+    rng = np.random.default_rng(3)
+    response = pd.Series(np.exp(rng.normal(7.5, 1.0, 80)).round(2))
+    text = [written.format(0.31 * v) for v in response]
+    if comma:
+        text = [t.translate(str.maketrans(",.", ".,")) for t in text]
+    assert ranks_like_response(pd.Series(text), response)
+
+
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_a_column_in_pieces_has_the_numbers_of_the_whole(size):
     rng = np.random.default_rng(2)
