@@ -171,10 +171,21 @@ def _checks(
     amounts = problem.original()[problem.observed]
     modelled = transform.forward(amounts)
     n = original.size
-    zeros, made = float(np.mean(original == 0.0)), float(np.mean(values == 0.0))
-    more = max(zeros, made)
-    chance = max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(more * (1.0 - more) / n)))
-    checks = [_check("share of zeros", made, abs(made - zeros), zeros, chance, _without(0), name)]
+
+    def heap(at: float, called: str, advice: str) -> Check:
+        share, made = float(np.mean(original == at)), float(np.mean(values == at))
+        more = max(share, made)
+        chance = max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(more * (1.0 - more) / n)))
+        return _check(f"share {called}", made, abs(made - share), share, chance, advice, name)
+
+    checks = [heap(0.0, "of zeros", _without(0))]
+    if np.unique(original).size >= _CONTINUOUS:
+        ends = (original.max(), "largest", "cap"), (original.min(), "smallest", "floor")
+        checks += [
+            heap(float(at), f"at the {word} value", _without(kind))
+            for at, word, kind in ends
+            if at != 0.0 and np.mean(original == at) > _HEAP
+        ]
     positive = "where all values are above 0, log() in the formula keeps copies there"
     negative = float(np.mean(values < 0.0)) if original.min() >= 0.0 else 0.0
     checks.append(_check("share of negative values", negative, negative, 0.0, 0.0, positive, name))
@@ -184,9 +195,9 @@ def _checks(
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         low, high = np.nanmin(beside, axis=1), np.nanmax(beside, axis=1)
-        ends = transform.forward(np.array([low, high]))
+        lowest, highest = transform.forward(np.array([low, high]))
     beyond = max(
-        _beyond(-amounts, -low, -modelled, -ends[0]), _beyond(amounts, high, modelled, ends[1])
+        _beyond(-amounts, -low, -modelled, -lowest), _beyond(amounts, high, modelled, highest)
     )
     checks.append(
         _check("ends of a copy beyond those of the data", beyond, beyond, 0.0, 1.0, another, name)

@@ -14,6 +14,7 @@ from conftest import case, small_table
 from dsstan.analysis.marginals import CONDITION, Marginals, foreseen_heaps, marginals
 from dsstan.cli.release_screen import release_screen
 from dsstan.copies.result import Synthesis
+from dsstan.models.heaps.fit import fit_heaped
 from dsstan.release.conditions import conditions, fit_verdict
 
 QUICK = {"engine": "direct", "progress": False, "seed": 2**100}
@@ -61,6 +62,22 @@ def test_the_screen_the_report_and_the_summary_have_original_and_copies(
     assert "rent, middle 90%: data 0 to 820, copies -" in said
     assert "zeros 20%, 0%" in said
     assert any(CONDITION in line for line in lines)
+
+
+@pytest.mark.parametrize(("end", "word"), [("cap", "largest"), ("floor", "smallest")])
+def test_a_cap_that_copies_do_not_keep_is_said_of_the_release_too(end: str, word: str) -> None:
+    table = small_table(120)
+    share = 0.85 if end == "cap" else 0.15
+    ends = {"upper" if end == "cap" else "lower": float(table["value"].quantile(share))}
+    table["value"] = table["value"].clip(**ends)
+    coords = ("east", "north")
+    problem = ds.prepare(table, "log(value) ~ x", coords=coords)
+    assert any(f"are its {word} value" in sentence for sentence in foreseen_heaps(problem))
+    said = f"share at the {word} value"
+    assert said in warned(marginals(made(table, "log(value) ~ x", coords)))
+    own = ds.prepare(table, "log(value) ~ x", coords=coords, heap=end)
+    kept = ds.synthesise(fit_heaped(own, **QUICK), 5, seed=1, accept_failed=True, progress=False)
+    assert warned(marginals(kept)) == set()
 
 
 @pytest.mark.parametrize("seed", range(4))
