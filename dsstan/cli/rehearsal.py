@@ -33,6 +33,7 @@ from dsstan.core.chebyshev import chebyshev_nodes, log_position_inv
 from dsstan.core.errors import DsstanWarning
 from dsstan.covariance.approximations import choose_covariance
 from dsstan.covariance.base import SpatialModel
+from dsstan.covariance.eigenbasis import alone
 from dsstan.covariance.likelihood_surface import HELD_OUT_PHI
 from dsstan.covariance.surface_statistics import (
     MANY,
@@ -285,8 +286,8 @@ def _integrals(model: SpatialModel, release: Synthesis, found: Assessment) -> fl
 
 
 def _integral_seconds(copies: Synthesis, bounds: Attack, count: int) -> float:
-    """Wall time of the exact posteriors of the first records."""
-    rows = range(count)
+    """Wall time of the exact posteriors of the first records that have one."""
+    rows = np.flatnonzero(~alone(copies.problem.X))[:count].tolist()
     return _timed(lambda: exact_intruder(copies, records=rows, bounds=bounds, progress=False))[0]
 
 

@@ -139,6 +139,7 @@ def _survey_note(release: Synthesis) -> list[str]:
     if name is None:
         return []
     shown = name.replace("`", "'")
+    response = json.dumps(release.problem.response.replace("`", "'"))
     model = (
         f"The models of the copies leave `{shown}` out, so what ties the synthetic values to it "
         "beyond the other columns is lost, and weighted estimates may be biased."
@@ -148,8 +149,9 @@ def _survey_note(release: Synthesis) -> list[str]:
     return [
         f"`{shown}` holds survey weights: how many members of the population a record stands for. "
         f"For estimates of the population weight every copy by it, in R with `svydesign(ids = ~1, "
-        f"weights = ~{shown})` of the package survey, in Python with the estimators of "
-        f"`dsstan.analysis.survey`, and combine as ever. {model}"
+        f"weights = ~{shown})` of the package survey and combine as ever, in Python with "
+        f"`pool(read_release(folder), weighted_mean({response}, {json.dumps(shown)}))` of "
+        f"`dsstan.analysis` (`pooling`, `survey`). {model}"
     ]
 
 

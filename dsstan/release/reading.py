@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -126,6 +126,10 @@ class PublicRelease:
 
     metadata: Mapping[str, Any] = field(repr=False)
     copies: tuple[pd.DataFrame, ...] = field(repr=False)
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        """The copies, so that ``pool`` takes the release."""
+        return iter(self.copies)
 
     @property
     def synthetic_column(self) -> str:

@@ -114,7 +114,9 @@ class Floor:
         )
 
     def meaning(self, values: Floats, transform: ResponseTransform, name: str) -> str:
-        """What it asks for at the median of a response, in its own unit. Confidential.
+        """What it asks for about the median of a response, in its own unit. Confidential.
+
+        The median is rounded to two digits, as it may be the value of one record.
 
         Parameters
         ----------
@@ -131,13 +133,13 @@ class Floor:
         >>> Floor.parse("10%").meaning(prices, ResponseTransform("log"), "price")
         'at the median price of 200,000 nobody may be placed within +/-20,000 at 95%'
         """
-        middle = np.array([np.nanmedian(values)])
+        middle = np.array([float(f"{np.nanmedian(values):.2g}")])
         if self.share is not None:
             half = self.share * abs(middle[0])
         else:
             half = transform.half_length(middle, QUANTILE_95 * float(self.sd or 0.0))[0]
         return (
-            f"at the median {name} of {_short(middle[0], 4)} nobody may be placed within "
+            f"at the median {name} of {_short(middle[0])} nobody may be placed within "
             f"+/-{_short(half)} at 95%"
         )
 
@@ -154,9 +156,9 @@ FloorLike = Floor | float | str
 """An sd, or a percentage as text, is taken for a floor."""
 
 
-def _short(value: float, digits: int = 2) -> str:
-    """A value to so many digits."""
-    return f"{float(f'{value:.{digits}g}'):,.10g}"
+def _short(value: float) -> str:
+    """A value to two digits."""
+    return f"{float(f'{value:.2g}'):,.10g}"
 
 
 def as_floor(given: FloorLike | None) -> Floor | None:

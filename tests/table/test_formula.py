@@ -345,3 +345,12 @@ def test_the_owner_of_a_column_names_no_level() -> None:
     built = build_design(parse("y ~ x + C(k)"), first)
     assert built.owners == ("1", "x", "C(k)", "C(k)")
     assert len(built.owners) == len(built.terms)
+
+
+def test_zeros_under_a_logarithm_are_told_of_a_heap_and_a_few_are_not() -> None:
+    values = np.arange(1.0, 31.0)
+    for zeros, told in ((6, True), (2, False)):
+        table = pd.DataFrame({"y": np.where(np.arange(30) < zeros, 0.0, values)})
+        with pytest.raises(TableError) as caught:
+            build_design(parse("log(y) ~ 1"), table)
+        assert ("heap=0" in str(caught.value)) is told

@@ -27,6 +27,7 @@ from dsstan.copies.options import GROUPS, MODEL
 from dsstan.core.errors import CoordinateError, InputError
 from dsstan.core.seeds import root_seed
 from dsstan.core.spelling import JOB, options_typed_in
+from dsstan.covariance.vecchia.neighbours import NEIGHBOURS
 from dsstan.models.weights import PAPER_CORRELATION
 from dsstan.release.reading import read_table
 from dsstan.risk.floors import Floor
@@ -91,6 +92,11 @@ EXAMPLES: dict[str, Any] = {
     "publish": ["year"],
     "weights": "risk",
     "survey_weights": "weight",
+    "time": "year",
+    "heap": 0,
+    "range": (0.0, math.inf),
+    "neighbours": NEIGHBOURS,
+    "reason": "agreed with the data owner",
     "ledger": "ledger",
 }
 """For options without a default; of the others the example is a number of their type."""

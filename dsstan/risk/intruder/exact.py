@@ -204,7 +204,8 @@ def _chosen(
     rows = record_positions(problem, records)
     if own[rows].any():
         raise InputError(
-            f"of those asked for, a coefficient of their own have {describe_rows(own[rows])}"
+            "a record with a coefficient of its own, such as that of a category with one record, "
+            f"has no exact posterior: leave out {describe_rows(own[rows])} of those asked for"
         )
     return rows
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import FormulaError, TableError, describe_rows
+from dsstan.core.spelling import spelled
 from dsstan.table.columns import check_matrix, covariate, require_column, response_values
 from dsstan.table.formulas.expressions import (
     ALLOWED_FUNCTIONS,
@@ -248,10 +249,16 @@ def _response(parsed: ParsedFormula, table: pd.DataFrame, *, missing: bool = Fal
     bad = ~np.isfinite(y) & ~np.isnan(own)
     if bad.any():
         needs = "above -1" if parsed.transform.name == "log1p" else "above 0"
+        zeros = int(np.sum(own[bad] == 0.0))
+        heap = (
+            f" Where these 0 are true values, {spelled('heap', 0)} gives them a law of their own."
+            if zeros >= 5
+            else ""
+        )
         raise TableError(
             f"Response {name!r} must be {needs} for {parsed.transform.name}(); it is not in "
             f"{describe_rows(bad)}. Correct or drop these rows, or model {name!r} "
-            "itself."
+            f"itself.{heap}"
         )
     y.setflags(write=False)
     return y
