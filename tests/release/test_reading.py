@@ -168,7 +168,7 @@ def test_a_release_is_read_back_with_all_it_holds(releases, kind, part):
     back = read_release(written[kind] / part)
     assert back.metadata["copies"] == 3
     assert back.synthetic_column == "value"
-    for number, copy in enumerate(back.copies):
+    for number, copy in enumerate(back):
         wanted = release.table(number)
         pd.testing.assert_frame_equal(
             copy, wanted, check_exact=True, check_index_type=False, check_categorical=kind != "csv"

@@ -163,3 +163,9 @@ def test_what_a_floor_means_is_told_in_the_columns_own_units(floor, name, within
     prices = np.array([100_000.0, 200_000.0, 300_000.0])
     meaning = Floor.parse(floor).meaning(prices, ResponseTransform(name), "price")
     assert meaning.endswith(f"nobody may be placed within +/-{within} at 95%")
+
+
+def test_a_floor_in_values_of_the_table_repeats_nobodys_value():
+    incomes = np.array([4_130.0, 5_741.0, 9_020.0])
+    said = Floor.parse("10%").meaning(incomes, ResponseTransform("log"), "income")
+    assert said.startswith("at the median income of 5,700 nobody may be placed within +/-570")
