@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dsstan as ds
+from dsstan.release.report.content import findings
 from dsstan.risk.intruder.proxies import proxies_of
 
 QUICK = {"chains": 2, "samples": 500, "seed": 1, "engine": "embedded", "progress": False}
@@ -169,5 +170,10 @@ def test_a_column_of_the_formula_in_another_shape_counts():
     assert found.proxies is not None
     assert found.proxies.used == ("area",)
     assert found.verdict == "missed"
+    (item,) = [
+        i for i in findings(release, found) if i.title == "Columns that predict the response"
+    ]
+    assert item.todo.startswith("The formula has area, and not in the form that tells most")
+    assert "into" not in item.todo
     # What least squares on the log leaves, which needs no copy.
     assert np.median(found.sd) < 1.3 * 0.03

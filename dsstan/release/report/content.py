@@ -177,11 +177,18 @@ def _of_risks(release: Synthesis, risks: Assessment) -> Iterator[ReportItem]:
             "(dsstan.risk.targets.solve_targets), take those records out, or lower the floor.",
         )
     if risks.proxies is not None and risks.proxies.used:
+        known = {*risks.release.problem.design.formula.columns}
+        inside = [name for name in risks.proxies.used if name in known]
+        todo = []
+        if len(inside) < len(risks.proxies.used):
+            todo.append("Drop those that the formula lacks from the table, or bring them into it.")
+        if inside:
+            todo.append(
+                f"The formula has {', '.join(inside)}, and not in the form that tells most: try a "
+                "curve, such as bs(), of numbers, and pool levels that have few records."
+            )
         yield ReportItem(
-            "warning",
-            "Columns that predict the response",
-            f"{risks.proxies}.",
-            "Drop them from the table, or bring them into the formula.",
+            "warning", "Columns that predict the response", f"{risks.proxies}.", " ".join(todo)
         )
     if risks.naming is not None and risks.naming.coarse:
         beyond = risks.naming.above_limit.size
