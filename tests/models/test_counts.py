@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ import dsstan as ds
 from dsstan.core.errors import DsstanWarning, FormulaError, InputError, TableError
 from dsstan.models.counts import proposal as _proposal
 from dsstan.models.counts.fit import CountPriors, fit_counts
+from dsstan.models.counts.laplace import sample
 from dsstan.models.counts.outcomes import OUTCOMES
 from mc import z_limit
 
@@ -391,3 +394,25 @@ def test_the_proposal_is_a_density_and_draws_from_it():
     first = np.mean(np.all((thetas > [0.5, 0.0]) & (thetas < [0.5 + 1 / 3, 0.5]), axis=1))
     share = (1 - _proposal.ANYWHERE) * mass[0, 0] + _proposal.ANYWHERE / 48.0
     assert abs(first - share) < z_limit(2) * np.sqrt(share * (1 - share) / draws)
+
+
+def test_an_interruption_ends_all_chains_at_their_next_step(monkeypatch):
+    """As a signal or Ctrl-C in the thread that waits for them."""
+    steps = 0
+
+    def endless(*_, advance, **__):
+        nonlocal steps
+        for _ in range(20_000):
+            time.sleep(0.001)
+            steps += 1
+            advance()
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dsstan.models.counts.laplace.sample_chain", endless)
+    seeds = np.random.SeedSequence(1).spawn(2)
+    none: Any = None
+    with pytest.raises(KeyboardInterrupt):
+        sample(*(none, none, none, seeds), warmup=1, samples=99, workers=2, advance=interrupted)
+    assert steps < 2_000

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -131,11 +132,16 @@ def sample(
     workers: int,
     advance: Callable[[float], None] | None = None,
 ) -> list[Chain]:
-    """Chains, in threads; the draws are the same for any number of them."""
-    total, done = len(seeds) * (warmup + samples), 0
+    """Chains, in threads; the draws are the same for any number of them.
+
+    An interruption of one ends all at their next step.
+    """
+    total, done, ended = len(seeds) * (warmup + samples), 0, Event()
 
     def tick() -> None:
         nonlocal done
+        if ended.is_set():
+            raise KeyboardInterrupt
         done += 1
         if advance is not None and done % 20 == 0:
             advance(min(1.0, done / total))
@@ -152,4 +158,8 @@ def sample(
         )
 
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(one, seeds))
+        try:
+            return list(pool.map(one, seeds))
+        except BaseException:
+            ended.set()
+            raise
