@@ -630,7 +630,7 @@ def test_settings_that_make_no_sense_are_refused(ask, said):
 
 
 def test_the_natural_programs_are_exact(small):
-    with pytest.raises(InputError, match="and the exact covariance"):
+    with pytest.raises(InputError, match="the exact covariance"):
         ds.fit(small, covariance="vecchia", program="natural", progress=False)
 
 
