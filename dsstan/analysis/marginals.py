@@ -8,6 +8,7 @@ distribution of their values, before any regression does.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -29,6 +30,7 @@ _ZEROS, _ZERO_ERRORS = 0.02, 3.0
 _SHAPE, _SHAPE_ERRORS = 0.1, 0.5
 """The same of the share of copies below a quantile, the second over the root of N."""
 
+_ENDS = {"floor": ("smallest", "below"), "cap": ("largest", "above")}
 _HEAP, _CONTINUOUS = 0.1, 20
 """Share of records at one end that is a heap, of a column of so many values at least."""
 
@@ -113,21 +115,31 @@ def foreseen_heaps(problem: Problem) -> tuple[str, ...]:
         return ()
     said = []
     zeros = float(np.mean(values == 0.0))
-    if zeros > max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(zeros * (1.0 - zeros) / values.size))):
+    if zeros > _chance(zeros, values.size):
         said.append(
             f"{zeros:.0%} of {name} are 0, and a normal law draws none ({CONDITION}): {_without(0)}"
         )
-    for end, word, beyond, heap in (
-        (values.min(), "smallest", "below", "floor"),
-        (values.max(), "largest", "above", "cap"),
-    ):
-        share = float(np.mean(values == end))
-        if end != 0.0 and share > _HEAP:
-            said.append(
-                f"{share:.0%} of {name} are its {word} value, and copies go {beyond} it "
-                f"({CONDITION}): {_without(heap)}"
-            )
+    for end, heap in _heaped_ends(values):
+        word, beyond = _ENDS[heap]
+        said.append(
+            f"{np.mean(values == end):.0%} of {name} are its {word} value, and copies go {beyond} "
+            f"it ({CONDITION}): {_without(heap)}"
+        )
     return tuple(said)
+
+
+def _heaped_ends(values: Floats) -> Iterator[tuple[float, str]]:
+    """Ends other than 0 that many of the values of a continuous column have: floor and cap."""
+    if np.unique(values).size < _CONTINUOUS:
+        return
+    for end, heap in ((values.min(), "floor"), (values.max(), "cap")):
+        if end != 0.0 and np.mean(values == end) > _HEAP:
+            yield float(end), heap
+
+
+def _chance(share: float, n: int) -> float:
+    """How far the share of copies at one value may be from that of n records."""
+    return max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(share * (1.0 - share) / n)))
 
 
 _KNOWN: weakref.WeakKeyDictionary[Synthesis, Marginals] = weakref.WeakKeyDictionary()
@@ -174,18 +186,12 @@ def _checks(
 
     def heap(at: float, called: str, advice: str) -> Check:
         share, made = float(np.mean(original == at)), float(np.mean(values == at))
-        more = max(share, made)
-        chance = max(_ZEROS, _ZERO_ERRORS * float(np.sqrt(more * (1.0 - more) / n)))
+        chance = _chance(max(share, made), n)
         return _check(f"share {called}", made, abs(made - share), share, chance, advice, name)
 
     checks = [heap(0.0, "of zeros", _without(0))]
-    if np.unique(original).size >= _CONTINUOUS:
-        ends = (original.max(), "largest", "cap"), (original.min(), "smallest", "floor")
-        checks += [
-            heap(float(at), f"at the {word} value", _without(kind))
-            for at, word, kind in ends
-            if at != 0.0 and np.mean(original == at) > _HEAP
-        ]
+    for end, kind in _heaped_ends(original):
+        checks.append(heap(end, f"at the {_ENDS[kind][0]} value", _without(kind)))
     positive = "where all values are above 0, log() in the formula keeps copies there"
     negative = float(np.mean(values < 0.0)) if original.min() >= 0.0 else 0.0
     checks.append(_check("share of negative values", negative, negative, 0.0, 0.0, positive, name))

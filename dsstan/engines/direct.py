@@ -66,32 +66,44 @@ class DirectEngine:
                 f'engine="cmdstan" or "embedded" for {program.name}.stan'
             )
         rng = np.random.default_rng(check_seed(seed))
-        table = PosteriorTable.of(data)
-        wanted = settings.chains * settings.samples
-        kept: list[Floats] = []
-        chances: list[Floats] = []
-        while sum(map(len, kept)) < wanted:
-            points, weight = table.propose(rng, wanted + wanted // 10 + 50)
-            chance = np.exp(weight - weight.max())
-            if chance.mean() < LEAST_KEPT:
-                raise EngineError(
-                    f"the direct engine would keep {chance.mean():.0%} of its proposals, fewer "
-                    f"than {LEAST_KEPT:.0%}: its tables do not follow this posterior. Choose the "
-                    "cmdstan or the embedded engine"
-                )
-            kept.append(points[rng.random(len(points)) < chance])
-            chances.append(chance)
-            if advance is not None:
-                advance(min(1.0, sum(map(len, kept)) / wanted))
-        points = np.concatenate(kept)[:wanted]
+        table, wanted = PosteriorTable.of(data), settings.chains * settings.samples
+        points, chance = independent_points(table, wanted, rng, advance)
         beta, density = table.posterior.draw_beta(points, rng)
         phi, r, sigma_sq = np.exp(points).T
         names = [f"beta[{j}]" for j in range(1, beta.shape[1] + 1)]
         values = np.column_stack([beta, sigma_sq, r * sigma_sq, phi])
         sampler = np.zeros((wanted, 4))
-        sampler[:, 0] = np.concatenate(chances).mean()
+        sampler[:, 0] = chance
         sampler[:, 3] = -density
         shape = (settings.chains, settings.samples, -1)
         return Draws(
             (*names, "sigma_sq", "tau_sq", "phi"), values.reshape(shape), sampler.reshape(shape)
         )
+
+
+def independent_points(
+    table: PosteriorTable,
+    wanted: int,
+    rng: np.random.Generator,
+    advance: Advance | None = None,
+) -> tuple[Floats, float]:
+    """Draws of (log phi, log r, log sigma_sq), shape (wanted, 3), and the mean chance to keep one.
+
+    Raises EngineError if the table does not follow the density.
+    """
+    kept: list[Floats] = []
+    chances: list[Floats] = []
+    while sum(map(len, kept)) < wanted:
+        points, weight = table.propose(rng, wanted + wanted // 10 + 50)
+        chance = np.exp(weight - weight.max())
+        if chance.mean() < LEAST_KEPT:
+            raise EngineError(
+                f"the direct engine would keep {chance.mean():.0%} of its proposals, fewer "
+                f"than {LEAST_KEPT:.0%}: its tables do not follow this posterior. Choose the "
+                "cmdstan or the embedded engine"
+            )
+        kept.append(points[rng.random(len(points)) < chance])
+        chances.append(chance)
+        if advance is not None:
+            advance(min(1.0, sum(map(len, kept)) / wanted))
+    return np.concatenate(kept)[:wanted], float(np.concatenate(chances).mean())

@@ -8,24 +8,21 @@ less certain: 95% intervals of an intercept then hold the truth less often than 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from dsstan.core.arrays import Floats
-from dsstan.core.errors import SurfaceError
+from dsstan.core.errors import EngineError, SurfaceError
 from dsstan.core.seeds import stan_seed
 from dsstan.covariance.likelihood_surface import interpolate
-from dsstan.engines import DirectEngine
-from dsstan.engines.programs import Program
+from dsstan.engines.direct import independent_points
 from dsstan.engines.surface_posterior import PosteriorTable
 from dsstan.models.arguments import Request
 
 WIDER = 10.0
 """By which factor the range begins earlier."""
 
-NODES = (12, 56)
+NODES, DRAWS = (12, 56), 4000
 NEAR, SHARE = 1.5, 0.002
 """The share of draws within this factor of the low end, below which no longer range counts."""
 
@@ -46,7 +43,7 @@ def sd_under_wider_range(
     Returns
     -------
     tuple or None
-        Its term and by how much; None where nothing would move, or where a surface of longer
+        Its term and by how much; None where nothing would move, or where a posterior of longer
         ranges can't be had.
     """
     low = request.priors.phi_bounds[0]
@@ -54,20 +51,16 @@ def sd_under_wider_range(
         return None
     bounds = low / WIDER, low
     source = request.covariance.statistics(request)
+    rng = np.random.default_rng(stan_seed(request.seed))
     try:
         surface = interpolate(source, bounds, request.priors.r_bounds, NODES, checks=2)
-    except SurfaceError:
+        beyond = PosteriorTable.of({**surface.stan_data(), **request.priors.stan_data()})
+        points, _ = independent_points(beyond, DRAWS, rng)
+    except (SurfaceError, EngineError):  # the fit stands without it
         return None
-    beyond: dict[str, Any] = {**surface.stan_data(), **request.priors.stan_data()}
-    share = 1.0 / (1.0 + np.exp(log_mass - PosteriorTable.of(beyond).log_mass))
-    found = DirectEngine().sample(
-        Program("surface"),
-        beyond,
-        settings=replace(request.settings, chains=4, samples=1000),
-        seed=stan_seed(request.seed),
-    )
-    inside = draws["beta"].reshape(-1, draws["beta"].shape[-1])
-    outside = found["beta"].reshape(-1, inside.shape[1])
+    outside, _ = beyond.posterior.draw_beta(points, rng)
+    share = 1.0 / (1.0 + np.exp(log_mass - beyond.log_mass))
+    inside = draws["beta"].reshape(-1, outside.shape[1])
     apart = outside.mean(axis=0) - inside.mean(axis=0)
     variance = (1.0 - share) * inside.var(axis=0) + share * outside.var(axis=0)
     variance += share * (1.0 - share) * apart**2

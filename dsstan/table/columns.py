@@ -39,6 +39,12 @@ def check_names(names: Sequence[Any]) -> None:
         )
 
 
+def did_you_mean(name: str, columns: Iterable[Any]) -> str:
+    """The column whose name is nearest, as the end of an error; empty where none is near."""
+    close = difflib.get_close_matches(name, map(str, columns), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
 def columns_named(publish: Sequence[str] | None, columns: Iterable[Any]) -> tuple[str, ...] | None:
     """The columns that a caller names for publication, each once; None where nothing was said.
 
@@ -51,8 +57,7 @@ def columns_named(publish: Sequence[str] | None, columns: Iterable[Any]) -> tupl
     there = list(columns)
     for name in publish:
         if name not in there:
-            close = difflib.get_close_matches(name, map(str, there), n=1)
-            guess = f" Did you mean {close[0]!r}?" if close else ""
+            guess = did_you_mean(name, there)
             raise InputError(f"publish names {name!r}, which is no column of the table.{guess}")
     return tuple(dict.fromkeys(publish))
 
@@ -61,8 +66,7 @@ def require_column(name: str, table: pd.DataFrame, text: str) -> None:
     """Raise FormulaError unless a column of the formula is in the table."""
     if name not in table.columns:
         columns = [str(column) for column in table.columns]
-        close = difflib.get_close_matches(name, columns, n=1)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
+        guess = did_you_mean(name, columns)
         listed = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
         raise FormulaError(
             f"The formula {text!r} uses column {name!r}, which the table does not have.{guess} "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, TableError, describe_rows
 from dsstan.core.spelling import spelled
+from dsstan.table.columns import did_you_mean
 
 __all__ = ["Structure", "read_structure"]
 
@@ -125,8 +125,7 @@ def read_structure(
         if name is None:
             continue
         if name not in frame.columns:
-            close = difflib.get_close_matches(str(name), map(str, frame.columns), n=1)
-            guess = f" Did you mean {close[0]!r}?" if close else ""
+            guess = did_you_mean(str(name), frame.columns)
             raise InputError(f"{what} names {name!r}, which is no column of the table.{guess}")
         if name == response or name in coords:
             kind = "the response" if name == response else "a coordinate"

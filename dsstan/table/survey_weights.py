@@ -6,7 +6,6 @@ weights are published as they are, since no analyst can do without them.
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pandas as pd
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, TableError, describe_rows
+from dsstan.table.columns import did_you_mean
 
 __all__ = ["check_survey_column", "survey_weights_of"]
 
@@ -57,6 +57,5 @@ def check_survey_column(column: Any, columns: Any) -> None:
             f'survey_weights must be the name of a column, such as "weight", got {column!r}'
         )
     if column not in columns:
-        close = difflib.get_close_matches(column, map(str, columns), n=1)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
+        guess = did_you_mean(column, columns)
         raise InputError(f"survey_weights names {column!r}, which is no column.{guess}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import keyword
-
 import numpy as np
 
 from dsstan.core.spelling import spelled
+from dsstan.table.formulas.names import is_plain
 from dsstan.table.problem import Problem
 
 UNEXPLAINED = 1e-6
@@ -31,7 +30,7 @@ def weights_missed(problem: Problem) -> str | None:
         rest = values - q @ (q.T @ values)
         if np.linalg.norm(rest) <= UNEXPLAINED * np.linalg.norm(values - values.mean()):
             return None
-    written = name if name.isidentifier() and not keyword.iskeyword(name) else f"`{name}`"
+    written = name if is_plain(name) else f"`{name}`"
     return f"{problem.formula} + log({written}) + {written}"
 
 

@@ -153,10 +153,12 @@ class BracketedPredictive(Predictive):
 
     @cached_property
     def lone(self) -> Truths:
-        """Fully smoothed records that carry w, at sites where nobody is smoothed less, (N,)."""
-        smoothed = self.fit.A == 0.0
-        informed = np.bincount(self.fit.problem.site_index, weights=~smoothed) > 0
-        return np.asarray(smoothed & (self.carried == 1.0) & ~informed[self.fit.problem.site_index])
+        """Records that carry w of which no value informs it, fully smoothed or without one, at
+        sites where none does, (N,)."""
+        site = self.fit.problem.site_index
+        silent = (self.fit.A == 0.0) | ~self.fit.problem.observed
+        informed = np.bincount(site, weights=~silent) > 0
+        return np.asarray(silent & (self.carried == 1.0) & ~informed[site])
 
     def prior_given_others(self, p: Parameters, w: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of w of the lone records given w of all others, each (lone,)."""

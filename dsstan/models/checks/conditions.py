@@ -174,18 +174,18 @@ def reach_note(
     said = []
     if LEANING_SHARE < low <= STUCK_SHARE:
         said.append(
-            "The spatial effect reaches across the whole table, which cannot tell how much "
+            "the spatial effect reaches across the whole table, which cannot tell how much "
             f"farther: {100 * low:.0f}% of the draws of the decay are at the low end of its "
             "default range. A rule by correlation flags almost nobody here, and one by distance as "
             "many as it says; phi_bounds gives another range"
         )
     if rise is not None and rise[1] >= GROWN:
         said.append(
-            "If the range of the decay began at a tenth of its default low end, the sd of "
-            f"{rise[0]} would be {rise[1]:.2g} times as large: its interval may be too narrow"
+            f"{'If' if said else 'if'} the range of the decay began at a tenth of its default low "
+            f"end, the sd of {rise[0]} would be {rise[1]:.2g} times as large: its interval may be "
+            "too narrow"
         )
-    note = ". ".join(said)
-    return note[0].lower() + note[1:] if note else None
+    return ". ".join(said) or None
 
 
 def at_window(

@@ -10,7 +10,6 @@ others' values, cut to the range. It is the two-part model of Duan, Manning, Mor
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -152,15 +151,6 @@ class HeapedPredictive(BracketedPredictive):
     def label(self) -> bytes:
         """That of the values beside the heap, and the heap."""
         return super().label + f"heap {self.fit.problem.heap}".encode()
-
-    @cached_property
-    def lone(self) -> Truths:
-        """Records of which no value informs w, fully smoothed or in the heap, alone at their
-        site, (N,)."""
-        site, smoothed = self.fit.problem.site_index, self.fit.A == 0.0
-        silent = smoothed | ~self.fit.problem.observed
-        informed = np.bincount(site, weights=~silent) > 0
-        return np.asarray(silent & (self.carried == 1.0) & ~informed[site])
 
     def with_design(self, X: Floats) -> Self:
         """The same law at another design matrix, of both parts."""

@@ -57,7 +57,7 @@ class Names:
         return self.written(re.sub(rf"(?<![^:]){self.stem}_(\d+)_(?![^:\[])", bare, text))
 
 
-def _plain(name: str) -> bool:
+def is_plain(name: str) -> bool:
     """Whether Python reads the name as it is; what it keeps for itself is left to be refused."""
     if name.startswith("__"):
         return name.endswith("__")
@@ -84,7 +84,7 @@ def stood_in(text: str, functions: Collection[str]) -> tuple[str, Names]:
     names = tuple(
         name
         for name in dict.fromkeys(_QUOTED.findall(text))
-        if name.strip() and (not _plain(name) or name in reserved)
+        if name.strip() and (not is_plain(name) or name in reserved)
     )
     stem = "column"
     while stem in text:
