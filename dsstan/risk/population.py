@@ -115,6 +115,6 @@ def sampling_note(problem: Problem, unique: int) -> str:
         f" The {weights.size} records stand for {weights.sum():,.0f} members of the population: "
         "where places are not known exactly, an intruder who doesn't know whether their target is "
         f"one of the records is less sure. Of {unique} records nobody else in the sample has the "
-        "keys; where nobody in the population has them either, the risk of that intruder is that "
-        "of one who knows, and the estimate is too low."
+        "keys; where nobody in the population has them either, not knowing helps nobody, and the "
+        "estimate is too low."
     )
