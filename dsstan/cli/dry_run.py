@@ -425,6 +425,7 @@ def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
         "engine": engine.name,
         "covariance": choose_covariance(options.covariance, int(there.sum())).name,
         "survey_weights": _survey(problem),
+        "households": None if problem.households is None else str(problem.households),
         "programs": [program_of(problem, restricted=kept) for kept in (False, True)],
         "sampler": f"{options.chains} chains of {options.warmup} + {options.samples}",
     }

@@ -75,6 +75,8 @@ def show_fits(release: Synthesis) -> None:
         f"protection {release.protection}; engine {fit.engine}; copies {release.copies}, "
         f"carrying {release.effect}"
     )
+    if problem.households is not None:
+        say(str(problem.households))
     weights = fit.weights
     if weights is not None and np.isfinite(weights.threshold):
         farthest = ", ".join(f"{d:.4g}" for d in np.sort(weights.nearest)[::-1][:5])

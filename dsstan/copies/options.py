@@ -29,6 +29,7 @@ from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, own_weights, smoothing
 from dsstan.table.coordinates import DISTANCES
 from dsstan.table.heaps import HeapLike, heap_value
+from dsstan.table.households import SITE
 from dsstan.table.parquet import prepare_parquet
 from dsstan.table.problem import MISSING as GAPS
 from dsstan.table.problem import Problem, prepare
@@ -139,6 +140,7 @@ class ReleaseKeywords(StrataKeywords, total=False):
     """The same of a whole release."""
 
     coords: tuple[str, str] | None
+    household: str | None
     name: str | None
     copies: int
     seed: int | None
@@ -274,6 +276,13 @@ class ReleaseOptions:
         MODEL,
         metavar="COLUMN",
     )
+    household: str | None = option(
+        None,
+        "Column that numbers the households, where rows are persons: each household is one record "
+        f'of the release. "{SITE}" takes the rows of a place for one.',
+        MODEL,
+        metavar="COLUMN",
+    )
     time_decay: float | None = option(
         None, "Decay in time to hold; by default the most likely one.", MODEL
     )
@@ -304,6 +313,11 @@ class ReleaseOptions:
             raise InputError("correlation must lie between 0 and 1")
         self._check_weights()
         self._check_heap()
+        if self.household is not None and self.by_row_groups:
+            raise InputError(
+                f"{spelled('household', self.household)} needs the whole table in memory: leave "
+                f"{spelled('by_row_groups', True)} out"
+            )
         smoothing(self.gamma, np.zeros(1))
         for name in ("cov_model", "protection", "rounding", "missing"):
             words, value = options_of(self)[name].choices, getattr(self, name)
@@ -427,6 +441,7 @@ class ReleaseOptions:
             survey_weights=self.survey_weights,
             **({} if self.heap is None else {"heap": self.heap}),
             time=self.time,
+            **({} if self.household is None else {"household": self.household}),
         )
 
     @property

@@ -251,7 +251,7 @@ def _check_arguments(copies: int, least: int, on_failure: str, settings: Mapping
     check_count("least", least)
     if settings.get("missing", "refuse") != "refuse":
         raise InputError("a response that is missing in some records can't be drawn by strata")
-    for name in ("name", "resume"):
+    for name in ("name", "resume", "household"):
         if name in settings:
             raise InputError(f"{name} is no setting of strata: leave it out")
     ReleaseOptions(copies=copies, **settings)  # which checks them

@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,6 +213,7 @@ def summary(
         "records": problem.n_records,
         "missing": problem.n_missing,
         "sites": problem.n_sites,
+        "households": None if problem.households is None else asdict(problem.households),
         "flagged": int(fit.flagged.sum()),
         "copies": release.copies,
         "engine": fit.engine,

@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from dsstan.core.arrays import Indices
+
 __all__ = ["AS_READ", "AsRead", "Asked", "as_read_of"]
 
 AS_READ = "as_read"
@@ -49,6 +51,10 @@ class AsRead(dict[str, Any]):
     """
 
     format: str
+
+    def of(self, rows: Indices) -> AsRead:
+        """How these rows stood there."""
+        return self
 
     def __deepcopy__(self, memo: Any) -> AsRead:
         return self  # pandas copies the attributes with every table

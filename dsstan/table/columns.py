@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
-from dsstan.core.arrays import Floats, Truths
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import CONTROL, FormulaError, InputError, TableError, describe_rows
 from dsstan.core.spelling import spelled
 
@@ -252,6 +252,15 @@ def as_pandas(table: Any) -> pd.DataFrame:
             + ("Call collect() on it first." if lazy else "Convert it to one of these first.")
         ) from None
     return arrow_to_pandas(arrow)
+
+
+def taken(table: Any, rows: Indices, columns: Collection[Any]) -> Any:
+    """Rows and columns of a table that narwhals reads."""
+    import narwhals as nw
+
+    return nw.from_native(table, eager_only=True)[
+        [int(row) for row in rows], [*columns]
+    ].to_native()
 
 
 def arrow_to_pandas(arrow: Any) -> pd.DataFrame:

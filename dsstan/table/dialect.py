@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 import pandas as pd
 
+from dsstan.core.arrays import Indices
 from dsstan.core.errors import InputError, TableError
 from dsstan.core.spelling import COMMAND, PYTHON, spelled, surface
 from dsstan.table.as_read import AsRead
@@ -194,3 +195,9 @@ class TextAsRead(AsRead):
     mark: bool = False
     quotes: Quotes = field(default_factory=Quotes)
     texts: dict[str, pd.Series] = field(default_factory=dict)
+
+    def of(self, rows: Indices) -> TextAsRead:
+        texts = {
+            name: cells.iloc[rows].reset_index(drop=True) for name, cells in self.texts.items()
+        }
+        return replace(self, texts=texts)

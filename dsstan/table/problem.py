@@ -34,11 +34,13 @@ from dsstan.table.columns import (
     columns_named,
     require_column,
     response_values,
+    taken,
     to_width,
 )
-from dsstan.table.coordinates import largest_distance, locate, site_numbers
+from dsstan.table.coordinates import geometry_name, largest_distance, locate, site_numbers
 from dsstan.table.formulas.formula import Design, ResponseTransform, build_design, parse
 from dsstan.table.heaps import HeapLike, read_heap
+from dsstan.table.households import Households, one_row_each
 from dsstan.table.structure import Structure, read_structure
 from dsstan.table.survey_weights import survey_weights_of
 
@@ -100,6 +102,8 @@ class Problem(Shown):
         The value at which records are heaped, which have y = NaN; None without a heap.
     structure
         Times and groups of the records; None without any.
+    households
+        What was made of the rows of a household; None where each row is a record.
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -123,6 +127,7 @@ class Problem(Shown):
     survey_weights: str | None = field(repr=False, default=None)
     heap: float | None = None
     structure: Structure | None = field(repr=False, default=None)
+    households: Households | None = None
 
     by_row_groups: ClassVar[bool] = False
     """Whether ``table`` holds a part of the columns, and the others stay in their file."""
@@ -282,6 +287,7 @@ class Problem(Shown):
         shared = f", {self.n_coincident} records share one" if self.n_coincident else ""
         crs = "".join(f", {crs}" for crs in dict.fromkeys([self.crs, self.sites_crs]) if crs)
         more = () if self.structure is None else self.structure.lines
+        one = () if self.households is None else (("households", str(self.households)),)
         return Card(
             (
                 ("formula", self.formula),
@@ -289,7 +295,7 @@ class Problem(Shown):
                 ("records", f"{self.n_records}, design columns {self.n_terms}{gaps}"),
                 ("sites", f"{self.n_sites} distinct{shared}"),
                 ("distance", f"{self.distance}, in {self.unit}{crs}"),
-                *more,
+                *(*more, *one),
             )
         )
 
@@ -307,6 +313,7 @@ def prepare(
     survey_weights: str | None = None,
     heap: HeapLike | None = None,
     time: str | None = None,
+    household: str | None = None,
 ) -> Problem:
     """Check a table against a formula and build the arrays of the model.
 
@@ -314,7 +321,8 @@ def prepare(
     ----------
     table
         pandas DataFrame; GeoDataFrame of points; or any eager table that narwhals reads,
-        such as polars or pyarrow. Taken as it is: no row is dropped and nothing rescaled.
+        such as polars or pyarrow. Taken as it is: no row is dropped (but by ``household``) and
+        nothing rescaled.
     formula
         Such as ``"log(price) ~ scale(log(squarefeet))"``; see
         :func:`dsstan.table.formulas.formula.parse`. ``(1 | zip)`` adds a random intercept.
@@ -357,6 +365,12 @@ def prepare(
         Column of the time of each record, numbers or dates, where a place has records of several:
         the correlation of the spatial effect then falls with the time between two records as well.
         The column is published as it is.
+    household
+        Column that numbers the households, where a row is a person and the response and whatever
+        else is published belong to the household; ``"site"``, where there is no such column, takes
+        the rows of a place for one. Each household is one record then, in the model, in the copies
+        and in every measure. A column that differs within a household is refused if the release
+        needs it, and else left out.
 
     Returns
     -------
@@ -397,9 +411,18 @@ def prepare(
       distance  planar, in coordinate unit
     """
     begin = perf_counter()
-    frame = as_pandas(table)
+    frame, source = as_pandas(table), None if isinstance(table, pd.DataFrame) else table
     check_frame(frame)
     parsed = parse(formula)
+    households = None
+    if household is not None:
+        places = coords or filter(None, [geometry_name(frame)])
+        used = [parsed.response, *parsed.columns, *(publish or ())]
+        used += filter(None, [parsed.group, time, survey_weights])
+        frame, households, rows = one_row_each(frame, household, [*places], used)
+        check_frame(frame)
+        if source is not None:
+            source = taken(source, rows, frame.columns)
     located = locate(frame, coords, distance, crs)
     if parsed.response in located.coord_names:
         raise FormulaError(
@@ -455,11 +478,12 @@ def prepare(
         sites_crs=located.sites_crs,
         site_index=site,
         seconds=perf_counter() - begin,
-        source=None if isinstance(table, pd.DataFrame) else table,
+        source=source,
         publish=columns_named(publish, frame.columns),
         survey_weights=survey_weights,
         heap=at,
         structure=structure,
+        households=households,
     )
 
 

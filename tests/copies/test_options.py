@@ -45,7 +45,7 @@ def test_protect_takes_the_options_as_keywords_with_their_defaults():
 
 def test_what_type_checkers_and_editors_see_of_the_options_is_what_there_is():
     assert typing.get_type_hints(ReleaseKeywords) == typing.get_type_hints(ReleaseOptions)
-    own = set(inspect.signature(fit_strata).parameters) | {"name", "resume"}
+    own = set(inspect.signature(fit_strata).parameters) | {"name", "resume", "household"}
     assert set(typing.get_type_hints(StrataKeywords)) == set(FIELDS) - own
 
 

@@ -80,7 +80,7 @@ class Grid:
 
 @takes(
     "table formula coords out_folder sep decimal thousands encoding na layer crs distance "
-    "survey_weights "
+    "survey_weights household "
     "threshold correlation continuous gamma protection copies floor seed workers engine cov_model "
     "covariance neighbours phi_bounds time time_decay group_share workdir ledger chains warmup "
     "samples dry_run as_json"

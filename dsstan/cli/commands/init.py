@@ -92,6 +92,7 @@ EXAMPLES: dict[str, Any] = {
     "publish": ["year"],
     "weights": "risk",
     "survey_weights": "weight",
+    "household": "household",
     "time": "year",
     "heap": 0,
     "range": (0.0, math.inf),

@@ -47,8 +47,8 @@ class _OfAChain:
 
 _HEAD = signature_of(
     "table coords out_folder sep decimal thousands encoding na layer crs distance survey_weights "
-    "copies seed engine format chains warmup samples adapt_delta accept_failed strict publish "
-    "accept_proxy csv_text no_report workdir ledger time",
+    "household copies seed engine format chains warmup samples adapt_delta accept_failed strict "
+    "publish accept_proxy csv_text no_report workdir ledger time",
     *(_OfAChain, Source, ReleaseOptions, Writing, Run),
 )
 """What stands above the steps."""

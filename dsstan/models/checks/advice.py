@@ -10,6 +10,7 @@ from dsstan.core.arrays import Floats
 from dsstan.core.spelling import spelled
 from dsstan.engines.base import SamplerSettings
 from dsstan.models.weights import Weights
+from dsstan.table.households import SITE
 from dsstan.table.problem import Problem
 
 MOST_TIMES = 16
@@ -112,14 +113,10 @@ def repeated_values(problem: Problem) -> str | None:
             f"{same} of the {beyond} records beyond one a site have the response of another record "
             f"there, at {sites} sites"
         )
-    if problem.coord_names[0] in problem.table.columns:
-        keys = ", ".join(f'"{name}"' for name in problem.coord_names)
-        place = f"table.drop_duplicates([{keys}])"
-    else:
-        place = "table[~table.geometry.duplicated()]"
+    first = "" if rows == same else ", once each has one value of every column that it needs"
     return (
         f"{', and '.join(said)}, so the copies repeat them too. If records of a site are one "
-        f"household, keep one row a site: in Python {place}"
+        f"household, make them one record: {spelled('household', SITE)}{first}"
     )
 
 

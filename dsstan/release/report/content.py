@@ -220,6 +220,7 @@ def data_and_settings(release: Synthesis, risks: Assessment) -> dict[str, dict[s
         "Response": f"{problem.response}, modelled as {problem.transform.name}",
         "Formula": problem.formula,
         "Survey weights": problem.survey_weights or NOTHING,
+        "Households": str(problem.households or NOTHING),
         "Coordinates": " and ".join(problem.coord_names),
         "Distance": f"{problem.distance}, in {problem.unit}s",
         "Reference system": problem.crs or "not stated",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dsstan.core.arrays import Indices
 from dsstan.core.errors import ReleaseError
 from dsstan.core.optional import needed
 from dsstan.core.spelling import spelled
@@ -83,6 +84,12 @@ class LabelledAsRead(AsRead):
     measures: dict[str, str] = field(default_factory=dict)
     displayed: dict[str, int] = field(default_factory=dict)
     cells: dict[str, tuple[pd.Series, pd.Series]] = field(default_factory=dict)
+
+    def of(self, rows: Indices) -> LabelledAsRead:
+        cells = {
+            name: (table.iloc[rows], file.iloc[rows]) for name, (table, file) in self.cells.items()
+        }
+        return replace(self, cells=cells)
 
     def stood(self, name: str, column: pd.Series, made: Collection[str]) -> pd.Series | None:
         """What stood in the file for a column that is still as it was read; else None."""

@@ -1,0 +1,131 @@
+"""Households: rows of a table that are one record, such as the persons of one income.
+
+A row of its own for each of them would tell an intruder the income of a neighbour at no distance,
+and the model that nothing is left to a nugget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dsstan.core.arrays import Indices
+from dsstan.core.errors import InputError, TableError, describe_rows
+from dsstan.core.spelling import spelled
+from dsstan.table.as_read import AS_READ, as_read_of
+from dsstan.table.columns import did_you_mean, plain_index
+
+__all__ = ["SITE", "Households", "one_row_each"]
+
+SITE = "site"
+"""In place of a column: rows of one place are one household."""
+
+
+@dataclass(frozen=True)
+class Households:
+    """The rows that households had, of which one each is left.
+
+    Attributes
+    ----------
+    column
+        The column that numbers them, or ``"site"``.
+    rows
+        Rows of the table that was given.
+    dropped
+        Columns that differ between the rows of some household, and are left out.
+    """
+
+    column: str
+    rows: int
+    dropped: tuple[str, ...]
+
+    def __str__(self) -> str:
+        by = "place" if self.column == SITE else self.column
+        lost = f"; without {', '.join(self.dropped)}, which differ within some" * bool(self.dropped)
+        return f"one record for each {by}, from {self.rows} rows{lost}"
+
+
+def one_row_each(
+    frame: pd.DataFrame, household: Any, places: Collection[str], needed: Collection[Any]
+) -> tuple[pd.DataFrame, Households, Indices]:
+    """The first row of each household, in their order.
+
+    Parameters
+    ----------
+    frame
+        The table, a row a person.
+    household
+        A column that has one value a household; or ``"site"``, where there is no such column, for
+        one household a place.
+    places
+        Columns that hold the place.
+    needed
+        Columns that the release needs, which must be the same in all rows of a household. What is
+        left differs in no household: other columns that do are dropped.
+
+    Returns
+    -------
+    tuple
+        The table, what was made of it, and the positions of its rows in ``frame``.
+
+    Raises
+    ------
+    InputError
+        If there is no such column, or each household has one row.
+    TableError
+        If the household of a row is missing, or a needed column differs within one.
+    """
+    typed = spelled("household", household)
+    if not isinstance(household, str) or household not in (*frame.columns, SITE):
+        guess = did_you_mean(str(household), frame.columns)
+        raise InputError(
+            f'{typed} must be the name of a column, or "{SITE}" where all rows of a place are one '
+            f"household.{guess}"
+        )
+    keys = [household] if household in frame.columns else [*places]
+    gone = frame[keys].isna().any(axis=1).to_numpy(dtype=bool)
+    if gone.any():
+        raise TableError(
+            f"The household ({', '.join(keys)}) is missing in {describe_rows(gone)}. Fill it in; "
+            "whoever lives alone has a household of one row."
+        )
+    codes = np.column_stack([_codes(frame[key]) for key in keys])
+    _, first, number = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    number = number.reshape(-1)
+    if len(first) == len(frame):
+        raise InputError(f"Each household has one row already: leave {typed} out.")
+    others = [name for name in frame.columns if name not in keys]
+    differs = {}
+    for name in others:
+        values = _codes(frame[name])
+        unlike = values != values[first][number]
+        if unlike.any():
+            differs[name] = unlike
+    for name in needed:
+        if name in differs:
+            raise TableError(
+                f"Column {str(name)!r} differs from the first row of its household in "
+                f"{describe_rows(differs[name])}. A household is one record: give all its rows one "
+                f"value, such as a sum or a mean, or leave {str(name)!r} out of the release."
+            )
+    rows = np.sort(first)
+    kept = frame.drop(columns=list(differs)).iloc[rows]
+    if plain_index(frame.index):
+        kept = kept.reset_index(drop=True)
+    found = as_read_of(frame)
+    if found is not None:
+        kept.attrs[AS_READ] = found.of(rows)
+    made = Households(household, len(frame), tuple(map(str, differs)))
+    return kept, made, rows
+
+
+def _codes(column: pd.Series) -> Indices:
+    """A number for each distinct value, shape (N,); missing values are alike."""
+    try:
+        return pd.factorize(column, use_na_sentinel=False)[0]
+    except TypeError:  # lists and the like, of which only their text can be compared
+        return pd.factorize(column.map(repr))[0]
