@@ -30,9 +30,10 @@ from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.protect import prepare_release
 from dsstan.copies.published import check_published, columns_going_out
 from dsstan.core.arrays import Floats
-from dsstan.core.errors import DsstanError, DsstanWarning, InputError
+from dsstan.core.errors import DsstanError, DsstanWarning, InputError, describe_rows
 from dsstan.core.progress import phase
 from dsstan.covariance.approximations import choose_covariance
+from dsstan.covariance.eigenbasis import alone
 from dsstan.covariance.protection import protection_of
 from dsstan.engines import gaussian_engine, get_engine, refuse_ridge, slow_design
 from dsstan.models.arguments import check_cut, program_of
@@ -274,6 +275,13 @@ def _foreseen(rehearsed: Rehearsal, *, searches: bool) -> tuple[tuple[str, ...],
             f"{problem.n_terms} columns are estimated from {problem.n_records} records, and copies "
             "say little of each: pool levels that have few records, or leave the category out of "
             "the formula, since the spatial effect knows the place"
+        )
+    own = alone(problem.X)
+    if own.any():
+        warned.append(
+            "the only record of a level, or another that alone decides a coefficient, in "
+            f"{describe_rows(own)}: its copies come from its own value; merge the level with "
+            "another, or leave the column out of the formula"
         )
     if weights.n_flagged == 0 and not searches:
         warned.append(

@@ -13,7 +13,7 @@ from scipy.linalg import qr, solve_triangular
 
 from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import CONTROL, FormulaError, InputError, TableError, describe_rows
-from dsstan.core.spelling import spelled
+from dsstan.core.spelling import PYTHON, spelled, surface
 
 LARGEST = 1e100
 """Absolute value of a response beyond which its square overflows."""
@@ -117,6 +117,21 @@ def covariate(column: pd.Series, name: str, *, category: bool = False) -> Any:
     )
 
 
+def as_numbers(column: pd.Series) -> str:
+    """What to do with a column that must hold numbers and does not; none of its values is shown."""
+    text = column.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
+    no_number = text & pd.to_numeric(column.where(text), errors="coerce").isna().to_numpy()
+    if not no_number.any() or no_number.all():
+        return "Convert it first, for example with astype(float)."
+    typed = spelled("na", ["TEXT"])
+    if surface() == PYTHON:
+        typed = 'pd.to_numeric(column, errors="coerce")'
+    return (
+        f"It holds text that is no number in {describe_rows(no_number)}: correct it or, where it "
+        f"means that the value is missing, say so: {typed}."
+    )
+
+
 def response_values(column: pd.Series, name: str, *, missing: bool = False) -> Floats:
     """Response on its own scale as float64, shape (N,); NaN where it may be missing and is.
 
@@ -131,7 +146,7 @@ def response_values(column: pd.Series, name: str, *, missing: bool = False) -> F
     if not numeric or isinstance(column.dtype, pd.SparseDtype):
         raise TableError(
             f"Response {name!r} must hold integers or floats and has dtype {column.dtype}. "
-            "Convert it first, for example with astype(float)."
+            f"{as_numbers(column)}"
         )
     values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
     for bad, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite")):

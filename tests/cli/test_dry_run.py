@@ -491,7 +491,7 @@ def test_a_plan_of_many_columns_under_stan_names_the_engine_that_is_fast(monkeyp
 
 def test_a_formula_of_few_records_a_column_and_many_zeros_are_foreseen(inside, tmp_path):  # noqa: F811
     table = small_table(40, seed=9).assign(level=[f"L{k % 9}" for k in range(40)])
-    table.loc[::4, "value"] = 0.0
+    table.loc[::4, "value"], table.loc[39, "level"] = 0.0, "only here"
     table.to_csv(tmp_path / "t.csv", index=False)
     ran = inside(
         *("synthesise", tmp_path / "t.csv", "--formula", "log1p(value) ~ x + level"),
@@ -499,7 +499,10 @@ def test_a_formula_of_few_records_a_column_and_many_zeros_are_foreseen(inside, t
         *("--dry-run", "--accept-failed"),
     )
     said = " ".join(ran.stdout.split())
-    assert "10 columns are estimated from 40 records" in said, ran.stderr
+    assert "11 columns are estimated from 40 records" in said, ran.stderr
+    assert (
+        "the only record of a level, or another that alone decides a coefficient, in 1 row" in said
+    )
     assert "pool levels that have few records" in said
     assert "25% of 'value' are 0, and a normal law draws none" in said
 

@@ -251,6 +251,19 @@ def test_a_formula_that_does_not_fit_the_table_is_refused_before_a_job_is_writte
     assert not (place / "job.toml").exists()
 
 
+def test_a_text_among_numbers_is_said_and_the_job_written(inside, homes, place):  # noqa: F811
+    table = homes.astype({"value": object})
+    table.loc[3, "value"] = "k.A."
+    table.to_csv(place / "homes.csv", index=False)
+    done = inside("init", "job.toml", "--table", "homes.csv", "--formula", "log(value) ~ 1")
+    said = " ".join(done.stdout.split())
+    assert "Found: Response 'value' must hold integers or floats" in said, done.stderr
+    assert "text that is no number in 1 row (position 3" in said
+    assert 'say so: na = ["TEXT"]' in said
+    assert "k.A." not in said
+    assert (place / "job.toml").exists()
+
+
 def test_the_comment_on_the_threshold_names_its_unit(inside, homes, place):  # noqa: F811
     inside("init", "job.toml", "--table", "homes.csv")
     text = (place / "job.toml").read_text()

@@ -24,7 +24,7 @@ from dsstan.cli.job import job_keys
 from dsstan.cli.options import DIALECT
 from dsstan.cli.screens import say
 from dsstan.copies.options import GROUPS, MODEL
-from dsstan.core.errors import CoordinateError, InputError
+from dsstan.core.errors import CoordinateError, InputError, TableError
 from dsstan.core.seeds import root_seed
 from dsstan.core.spelling import JOB, options_typed_in
 from dsstan.covariance.vecchia.neighbours import NEIGHBOURS
@@ -167,7 +167,7 @@ def init_command(
         filled["table"] = _from_folder_of(job, table)
         filled["coords"] = coords or proposal.coords
         if formula is not None:
-            build_design(parse(formula), columns, missing=True)  # refuses what does not fit it
+            said += _unfit(formula, columns)
         filled["distance"] = proposal.distance
     if out_folder is not None:
         filled["out"] = _from_folder_of(job, out_folder)
@@ -187,6 +187,19 @@ def init_command(
         say(f"Fill in:    {', '.join(open_keys)}")
     say(f"Then check: dsstan run {job} --dry-run")
     say(f"And run:    dsstan run {job}")
+
+
+def _unfit(formula: str, columns: pd.DataFrame) -> list[str]:
+    """What is to be mended in the cells of the columns before the formula takes them.
+
+    Raises FormulaError if it does not fit the columns.
+    """
+    try:
+        with options_typed_in(JOB):
+            build_design(parse(formula), columns, missing=True)
+    except TableError as error:
+        return [str(error)]
+    return []
 
 
 def _read(path: Path, layer: str | None) -> tuple[pd.DataFrame, Dialect | None, list[str]]:
