@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from dsstan.table.datasets import load_baltimore as load_baltimore
     from dsstan.table.datasets import load_san_francisco as load_san_francisco
     from dsstan.table.datasets import load_simulated as load_simulated
+    from dsstan.table.prepare import prepare as prepare
     from dsstan.table.problem import Problem as Problem
-    from dsstan.table.problem import prepare as prepare
 
 _HOME = {
     "Fit": "models.result",
@@ -55,7 +55,7 @@ _HOME = {
     "load_san_francisco": "table.datasets",
     "load_simulated": "table.datasets",
     "own_weights": "models.weights",
-    "prepare": "table.problem",
+    "prepare": "table.prepare",
     "protect": "copies.protect",
     "protect_to": "comparison.meet_floor",
     "surface_on_grid": "models.effect_map",

@@ -69,7 +69,7 @@ MOVED = {
     "pooling": "analysis.pooling analysis.joint_test",
     "predictive": "models.predictive",
     "priors": "models.priors",
-    "problem": "table.problem",
+    "problem": "table.problem table.prepare",
     "programs": "engines.programs",
     "progress": "core.progress",
     "protect": "copies.protect",

@@ -25,7 +25,7 @@ from dsstan.cli.command_line import synthesise
 from dsstan.cli.job import read_job
 from dsstan.core.errors import DsstanError
 from dsstan.table.formulas.formula import parse
-from dsstan.table.problem import prepare
+from dsstan.table.prepare import prepare
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "trust-table.md"

@@ -21,7 +21,7 @@ from dsstan.engines import EmbeddedEngine
 from dsstan.models.fit import fit
 from dsstan.models.result import Fit
 from dsstan.table.datasets import load_simulated
-from dsstan.table.problem import prepare
+from dsstan.table.prepare import prepare
 
 FALSE_ALARM = 1e-5
 """Chance that engines which draw from one posterior are said to disagree."""

@@ -33,7 +33,8 @@ from dsstan.models.weights import isolation_distance
 from dsstan.risk.identification import grid_cells, merged
 from dsstan.risk.intruder.attacker import attack, planned_release
 from dsstan.risk.intruder.leave_one_out import leave_one_out_precision
-from dsstan.table.problem import Problem, prepare, require_complete
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem, require_complete
 
 DRAWS, TOP = 20, 0.95
 """Default posterior draws behind an intruder's error, and default quantile of the top."""

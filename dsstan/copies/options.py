@@ -31,8 +31,9 @@ from dsstan.table.coordinates import DISTANCES
 from dsstan.table.heaps import HeapLike, heap_value
 from dsstan.table.households import SITE
 from dsstan.table.parquet import prepare_parquet
-from dsstan.table.problem import MISSING as GAPS
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import MISSING as GAPS
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 from dsstan.table.rounding import ROUNDINGS
 
 GROUPS = (

@@ -17,16 +17,10 @@ __all__ = [
     "Vecchia",
     "choose_covariance",
     "covariance_of",
-    "is_approximated",
 ]
 
 EXACT_LIMIT = 2000
 """Most informing records for which ``"auto"`` takes the exact covariance."""
-
-
-def is_approximated(covariance: Covariance) -> bool:
-    """Whether a covariance stands in for the exact one."""
-    return covariance.approximate
 
 
 COVARIANCES = ("auto", Exact.name, Vecchia.name, PredictiveProcess.name)

@@ -128,18 +128,6 @@ class Engine(Protocol):
         """Sample. ``inits`` holds natural parameters, one mapping a chain."""
 
 
-class StanEngine(Engine, Protocol):
-    """An engine that runs any Stan program."""
-
-    def prepare(self, program: Program) -> None:
-        """Make the program ready to run, so that its cost isn't part of a run."""
-
-    def log_density(
-        self, program: Program, data: StanData, points: Sequence[Mapping[str, Any]]
-    ) -> Floats:
-        """Log density with its Jacobian at natural parameters, shape (points,)."""
-
-
 def check_seed(seed: int) -> int:
     """A seed that both engines take as it is, from 1 to 2^31 - 1."""
     whole = whole_number(seed)

@@ -8,7 +8,8 @@ from scipy.spatial.distance import cdist
 
 from dsstan.models.counts.fit import CountFit, fit_counts
 from dsstan.models.counts.outcomes import OUTCOMES
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 
 SETTINGS = {
     "age": ("poisson", np.log(45.0), 0.1),

@@ -8,7 +8,8 @@ from scipy.spatial.distance import cdist
 
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.result import Fit
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 
 SHARES = (0.3, 0.5, 0.2)
 SIGMA, TAU, PHI = (1.0, 0.8, 1.2), (0.3, 0.4, 0.35), 6.0

@@ -16,7 +16,7 @@ from conftest import case_file, small_table
 from dsstan.core.errors import CoordinateError, InputError, TableError
 from dsstan.core.spelling import COMMAND, options_typed_in
 from dsstan.release.reading import read_table
-from dsstan.table.problem import prepare
+from dsstan.table.prepare import prepare
 
 geopandas = pytest.importorskip("geopandas")
 openpyxl = pytest.importorskip("openpyxl")

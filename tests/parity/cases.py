@@ -15,7 +15,8 @@ from dsstan.core.resources import stan_folder
 from dsstan.covariance.base import Parameters
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 from factory import fit_from
 
 from .golden import FOLDER

@@ -18,7 +18,8 @@ from dsstan.models.counts.outcomes import OUTCOMES
 from dsstan.models.counts.priors import CountPriors
 from dsstan.models.counts.runs import Task
 from dsstan.models.weights import smoothing
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 
 from .cases import inputs
 from .golden import Floats, Values

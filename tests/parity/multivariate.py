@@ -18,7 +18,8 @@ from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.priors import Priors
 from dsstan.models.weights import Weights, own_weights, smoothing
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 
 from .cases import GAMMAS, PROTECTIONS, inputs
 from .golden import Floats, Values

@@ -15,7 +15,7 @@ from dsstan.covariance.approximations import EXACT
 from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.most_likely import most_likely
 from dsstan.covariance.surface_statistics import best_at, response_log_density
-from dsstan.table.problem import prepare
+from dsstan.table.prepare import prepare
 
 from .cases import inputs
 from .golden import Floats, Values

@@ -19,7 +19,8 @@ from dsstan.models.posterior import latent_draws
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.table.datasets import load_san_francisco, load_simulated
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 from mc import FALSE_ALARM, QUANTILES, Estimate, mean_of, quantile_of, sd_of, z_limit
 
 from .cases import inputs

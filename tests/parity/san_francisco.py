@@ -13,7 +13,7 @@ from dsstan.covariance.latent import LatentModel
 from dsstan.models.flagging.flags import flag_isolated
 from dsstan.models.weights import Weights
 from dsstan.table.datasets import load_san_francisco
-from dsstan.table.problem import prepare
+from dsstan.table.prepare import prepare
 from factory import fit_from
 
 from .cases import GAMMAS, PROTECTIONS, Case, inputs, points_of, restricted_fit

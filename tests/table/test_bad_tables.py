@@ -12,7 +12,7 @@ import pytest
 from test_problem import GEOGRAPHIC, PLAIN, PLANTED, N, table
 
 from dsstan.core.errors import CoordinateError, FormulaError, TableError
-from dsstan.table.problem import prepare
+from dsstan.table.prepare import prepare
 
 
 def put(column: str, value: Any, rows: tuple[int, ...] = (1, 3)) -> Callable[[], pd.DataFrame]:

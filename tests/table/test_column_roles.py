@@ -18,7 +18,7 @@ from dsstan.table.column_roles import (
     column_roles,
     guess_roles,
 )
-from dsstan.table.problem import prepare
+from dsstan.table.prepare import prepare
 
 N = 120
 

@@ -12,7 +12,8 @@ import pytest
 from scipy.spatial.distance import pdist
 
 from dsstan.core.errors import CoordinateError, DsstanWarning, InputError, TableError
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 
 EXACT = 1e-12  # rounding of a handful of double precision operations
 N = 12

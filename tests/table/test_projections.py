@@ -16,7 +16,8 @@ from scipy.spatial.distance import pdist
 
 from conftest import case
 from dsstan.core.errors import CoordinateError, DsstanWarning
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 from dsstan.table.projections import TRUE_WITHIN
 
 N = 60
