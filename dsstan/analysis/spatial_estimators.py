@@ -22,7 +22,7 @@ from dsstan.covariance.pairs import Pairs
 from dsstan.covariance.surface_statistics import best_at, coefficients_at, statistics_of_pairs
 from dsstan.covariance.vecchia.neighbours import Neighbours
 from dsstan.covariance.window import exact_surface, narrowed_surface
-from dsstan.table.coordinates import largest_distance
+from dsstan.table.places.coordinates import largest_distance
 from dsstan.table.problem import Problem
 
 R_BOUNDS = (1e-4, 1e4)

@@ -17,7 +17,7 @@ from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.table.columns import response_values
 from dsstan.table.formulas.formula import build_design, parse
-from dsstan.table.survey_weights import survey_weights_of
+from dsstan.table.records.survey_weights import survey_weights_of
 
 __all__ = ["weighted_least_squares", "weighted_mean", "weighted_regression", "weighted_total"]
 

@@ -31,10 +31,10 @@ from dsstan.release.reading import needed_columns, read_table
 from dsstan.release.write import write_release
 from dsstan.risk.assessment import Assessment
 from dsstan.risk.floors import FloorLike
-from dsstan.table.cells import CSV_TEXT
-from dsstan.table.coordinates import geometry_name
-from dsstan.table.dialect import TAB, Dialect
 from dsstan.table.formats.kinds import FORMAT_NAMES, stem_of
+from dsstan.table.places.coordinates import geometry_name
+from dsstan.table.text.cells import CSV_TEXT
+from dsstan.table.text.dialect import TAB, Dialect
 
 if TYPE_CHECKING:
     from dsstan.comparison.meet_floor import MetFloor

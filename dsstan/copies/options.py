@@ -27,13 +27,13 @@ from dsstan.models.held import check_ties
 from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, own_weights, smoothing
-from dsstan.table.coordinates import DISTANCES
-from dsstan.table.heaps import HeapLike, heap_value
-from dsstan.table.households import SITE
 from dsstan.table.parquet import prepare_parquet
+from dsstan.table.places.coordinates import DISTANCES
 from dsstan.table.prepare import MISSING as GAPS
 from dsstan.table.prepare import prepare
 from dsstan.table.problem import Problem
+from dsstan.table.records.heaps import HeapLike, heap_value
+from dsstan.table.records.households import SITE
 from dsstan.table.rounding import ROUNDINGS
 
 GROUPS = (

@@ -9,8 +9,8 @@ import pandas as pd
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import ReleaseError
 from dsstan.core.progress import progress_bar
-from dsstan.table.coordinates import is_geodataframe
 from dsstan.table.order_leaks import check_order, numbers_of, ranks_like_response
+from dsstan.table.places.coordinates import is_geodataframe
 from dsstan.table.problem import Problem
 
 

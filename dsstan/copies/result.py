@@ -24,10 +24,10 @@ from dsstan.core.seeds import (
     stream,
 )
 from dsstan.models.result import Fit
-from dsstan.table.dialect import Dialect
 from dsstan.table.formulas.formula import Design
 from dsstan.table.problem import Problem, require_complete
 from dsstan.table.rounding import Rounding
+from dsstan.table.text.dialect import Dialect
 
 # Whole numbers that every float holds.
 _EXACT = 2.0**53

@@ -10,7 +10,7 @@ from dsstan.covariance.approximations import EXACT_LIMIT, Covariance, choose_cov
 from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.most_likely import Ties, most_likely
 from dsstan.table.problem import Problem
-from dsstan.table.structure import Structure
+from dsstan.table.records.structure import Structure
 
 if TYPE_CHECKING:
     from dsstan.models.result import Fit

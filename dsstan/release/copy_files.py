@@ -15,12 +15,12 @@ from dsstan.core.spelling import spelled
 from dsstan.release.parquet_copies import write_copies
 from dsstan.release.public import public_table
 from dsstan.table.as_read import AsRead, as_read_of
-from dsstan.table.cells import check_cells, quote
-from dsstan.table.dialect import PLAIN, Dialect, TextAsRead
 from dsstan.table.formats.kinds import Format, format_named
 from dsstan.table.formats.round_trip import check_format_holds
 from dsstan.table.formats.text import dialect_for
 from dsstan.table.parquet import ParquetProblem
+from dsstan.table.text.cells import check_cells, quote
+from dsstan.table.text.dialect import PLAIN, Dialect, TextAsRead
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
@@ -91,7 +91,7 @@ def how_written(
     name
         Of the format; None for that of the file.
     csv_text
-        See :func:`dsstan.table.cells.check_cells`.
+        See :func:`dsstan.table.text.cells.check_cells`.
     dialect
         Of copies in text; by default that of the file.
     by_row_groups

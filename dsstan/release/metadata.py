@@ -13,8 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dsstan.core.errors import InputError
-from dsstan.table.dialect import PLAIN, Dialect
 from dsstan.table.formats.kinds import FORMAT_NAMES
+from dsstan.table.text.dialect import PLAIN, Dialect
 
 FORMAT = "dsstan release 1"
 

@@ -14,8 +14,8 @@ from dsstan.copies.result import Synthesis
 from dsstan.covariance.pairs import effect_words
 from dsstan.release.metadata import FORMAT, described
 from dsstan.table.columns import plain_index
-from dsstan.table.dialect import PLAIN, Dialect
 from dsstan.table.formats.kinds import FORMATS, Format
+from dsstan.table.text.dialect import PLAIN, Dialect
 from dsstan.table.weights_in_formula import weights_missed
 
 

@@ -24,12 +24,12 @@ from dsstan.core.errors import InputError, ReleaseError
 from dsstan.core.spelling import spelled
 from dsstan.release.metadata import check_metadata, dialect_of, synthetic_columns
 from dsstan.table.as_read import AS_READ, Asked
-from dsstan.table.cells import unquote
-from dsstan.table.csv import check_rows, parsed_csv
-from dsstan.table.dialect import Dialect
 from dsstan.table.formats.kinds import format_of
 from dsstan.table.formulas.formula import parse
 from dsstan.table.sizes import MOST_CELLS, RowsError
+from dsstan.table.text.cells import unquote
+from dsstan.table.text.csv import check_rows, parsed_csv
+from dsstan.table.text.dialect import Dialect
 
 __all__ = ["PublicRelease", "needed_columns", "read_release", "read_table"]
 

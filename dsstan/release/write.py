@@ -43,9 +43,9 @@ from dsstan.risk.disclosure import Disclosure
 from dsstan.risk.floors import FloorLike
 from dsstan.risk.joint_disclosure import joint_disclosure
 from dsstan.risk.placing import NEAR
-from dsstan.table.cells import quoting_of
-from dsstan.table.dialect import Dialect
 from dsstan.table.formats.arrow import write_parquet
+from dsstan.table.text.cells import quoting_of
+from dsstan.table.text.dialect import Dialect
 from dsstan.table.weights_in_formula import weights_missed
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def write_release(
         Absolute tolerance of the disclosure measures.
     csv_text
         What to do with text that a spreadsheet would run as a formula; see
-        :func:`dsstan.table.cells.check_cells`.
+        :func:`dsstan.table.text.cells.check_cells`.
     floor
         What an intruder must be left with, such as ``"10%"`` or 0.05; see :func:`dsstan.assess`.
     attribution

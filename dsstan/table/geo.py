@@ -13,7 +13,7 @@ import pandas as pd
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import CoordinateError, describe_rows
 from dsstan.core.optional import needed
-from dsstan.table.coordinates import is_geodataframe
+from dsstan.table.places.coordinates import is_geodataframe
 
 if TYPE_CHECKING:
     from dsstan.table.problem import Problem

@@ -19,12 +19,12 @@ import pandas as pd
 from dsstan.core.errors import InputError
 from dsstan.core.progress import progress_bar
 from dsstan.table.columns import check_names, columns_named, require_column
-from dsstan.table.coordinates import from_columns, locate
+from dsstan.table.formats.parquet_source import ParquetSource, naming, open_source, wide
 from dsstan.table.formulas.formula import parse
-from dsstan.table.parquet_source import ParquetSource, naming, open_source, wide
+from dsstan.table.places.coordinates import from_columns, locate
 from dsstan.table.prepare import prepare
 from dsstan.table.problem import Problem
-from dsstan.table.survey_weights import check_survey_column
+from dsstan.table.records.survey_weights import check_survey_column
 
 __all__ = ["ParquetProblem", "prepare_parquet"]
 

@@ -20,13 +20,13 @@ from dsstan.table.columns import (
     require_column,
     taken,
 )
-from dsstan.table.coordinates import geometry_name, largest_distance, locate, site_numbers
 from dsstan.table.formulas.formula import Design, build_design, parse
-from dsstan.table.heaps import HeapLike, read_heap
-from dsstan.table.households import one_row_each
+from dsstan.table.places.coordinates import geometry_name, largest_distance, locate, site_numbers
 from dsstan.table.problem import UNNAMED, Problem, frozen, without
-from dsstan.table.structure import read_structure
-from dsstan.table.survey_weights import survey_weights_of
+from dsstan.table.records.heaps import HeapLike, read_heap
+from dsstan.table.records.households import one_row_each
+from dsstan.table.records.structure import read_structure
+from dsstan.table.records.survey_weights import survey_weights_of
 
 MISSING = ("refuse", "draw")
 

@@ -22,11 +22,11 @@ from dsstan.table.columns import (
     response_values,
     to_width,
 )
-from dsstan.table.coordinates import largest_distance
 from dsstan.table.formulas.formula import Design, ResponseTransform
-from dsstan.table.households import Households
-from dsstan.table.structure import Structure
-from dsstan.table.survey_weights import survey_weights_of
+from dsstan.table.places.coordinates import largest_distance
+from dsstan.table.records.households import Households
+from dsstan.table.records.structure import Structure
+from dsstan.table.records.survey_weights import survey_weights_of
 
 UNNAMED = "table"
 """What a table is called that has no name."""

@@ -37,9 +37,9 @@ from dsstan.core.errors import DsstanError
 from dsstan.models.result import Fit
 from dsstan.release.metadata import check_metadata
 from dsstan.release.reading import read_release, read_table
-from dsstan.table.cells import quote, unquote
 from dsstan.table.formats.kinds import FORMATS, format_named
 from dsstan.table.formulas.formula import parse
+from dsstan.table.text.cells import quote, unquote
 from factory import fit_from
 
 geopandas = pytest.importorskip("geopandas")

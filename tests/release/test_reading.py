@@ -22,7 +22,7 @@ from dsstan.cli.job import read_job
 from dsstan.core.errors import InputError, ReleaseError
 from dsstan.release.metadata import SCHEMA, check_metadata
 from dsstan.release.reading import read_release, read_table
-from dsstan.table.cells import is_formula
+from dsstan.table.text.cells import is_formula
 
 QUICK = {"chains": 2, "warmup": 300, "samples": 500, "engine": "embedded", "progress": False}
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.table.cells import check_cells, is_formula, quote, quoting_of, unquote
+from dsstan.table.text.cells import check_cells, is_formula, quote, quoting_of, unquote
 
 
 def table(*cells, index=None):

@@ -14,8 +14,8 @@ from dsstan.core.errors import InputError, ReleaseError, TableError
 from dsstan.core.spelling import COMMAND, JOB, PYTHON, options_typed_in
 from dsstan.release.reading import read_table
 from dsstan.table.as_read import AS_READ
-from dsstan.table.csv import write_csv
-from dsstan.table.dialect import Dialect, DialectError, TextAsRead
+from dsstan.table.text.csv import write_csv
+from dsstan.table.text.dialect import Dialect, DialectError, TextAsRead
 
 PLANTED = "460"
 """Of a response; no message may show it."""
@@ -310,6 +310,6 @@ def test_a_dialect_can_be_asked_for_and_is_of_csv_alone(german, tmp_path):
 def test_a_line_that_does_not_end_is_not_read_to_its_end(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     path.write_text("\n".join([HEAD, *ROWS, "1" * 2000]))
-    monkeypatch.setattr("dsstan.table.csv._LONGEST_LINE", 1000)
+    monkeypatch.setattr("dsstan.table.text.csv._LONGEST_LINE", 1000)
     with pytest.raises(InputError, match="has a line of more than"):
         read_table(path)

@@ -413,14 +413,14 @@ def test_a_workbook_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_packed_text_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dsstan.table.text_file.MOST_UNPACKED", 10_000)
+    monkeypatch.setattr("dsstan.table.text.text_file.MOST_UNPACKED", 10_000)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 5_000))
     with pytest.raises(InputError, match="unpacks to more"):
         read_table(tmp_path / "a.csv.gz")
 
 
 def test_a_packed_text_that_unpacks_to_many_times_its_size_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dsstan.table.text_file.ANY_TIMES", 10_000)
+    monkeypatch.setattr("dsstan.table.text.text_file.ANY_TIMES", 10_000)
     plain = b"a,b\n" + b"1,2\n" * 50_000
     packed = gzip.compress(plain)
     assert len(plain) > 200 * len(packed)

@@ -13,7 +13,7 @@ import dsstan as ds
 from conftest import case
 from dsstan.core.errors import InputError, TableError
 from dsstan.release.reading import read_release
-from dsstan.table.households import Households
+from dsstan.table.records.households import Households
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from dsstan.release import parquet_copies as copies_module
 from dsstan.release.copy_files import how_written
 from dsstan.release.reading import read_release
 from dsstan.release.write import _write_public, write_release
-from dsstan.table import parquet_source as source_module
+from dsstan.table.formats import parquet_source as source_module
 from dsstan.table.parquet import ParquetProblem, prepare_parquet
 
 N = 1500

@@ -16,9 +16,9 @@ from scipy.spatial.distance import pdist
 
 from conftest import case
 from dsstan.core.errors import CoordinateError, DsstanWarning
+from dsstan.table.places.projections import TRUE_WITHIN
 from dsstan.table.prepare import prepare
 from dsstan.table.problem import Problem
-from dsstan.table.projections import TRUE_WITHIN
 
 N = 60
 WEB = {"formula": "log(rent) ~ log(area)", "coords": ("X", "Y"), "crs": "EPSG:3857"}

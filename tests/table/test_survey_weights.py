@@ -13,7 +13,7 @@ from dsstan.copies.published import columns_going_out
 from dsstan.core.errors import InputError, TableError
 from dsstan.core.spelling import COMMAND, options_typed_in
 from dsstan.table.parquet import prepare_parquet
-from dsstan.table.survey_weights import survey_weights_of
+from dsstan.table.records.survey_weights import survey_weights_of
 from dsstan.table.weights_in_formula import missed_in_words, weights_missed
 
 COORDS = ("east", "north")

@@ -33,11 +33,11 @@ from dsstan.release.reading import read_table
 from dsstan.risk.floors import Floor
 from dsstan.table.column_roles import guess_roles
 from dsstan.table.columns import response_values
-from dsstan.table.coordinates import from_columns, geometry_name
-from dsstan.table.degrees import could_be_degrees, is_latitude, is_longitude
-from dsstan.table.dialect import Dialect, DialectError
 from dsstan.table.formats.kinds import format_of
 from dsstan.table.formulas.formula import build_design, parse
+from dsstan.table.places.coordinates import from_columns, geometry_name
+from dsstan.table.places.degrees import could_be_degrees, is_latitude, is_longitude
+from dsstan.table.text.dialect import Dialect, DialectError
 
 WIDTH = 96
 """Of the comments."""

@@ -10,8 +10,8 @@ from dsstan.core.arrays import Floats
 from dsstan.core.spelling import spelled
 from dsstan.engines.base import SamplerSettings
 from dsstan.models.weights import Weights
-from dsstan.table.households import SITE
 from dsstan.table.problem import Problem
+from dsstan.table.records.households import SITE
 
 MOST_TIMES = 16
 """Largest factor by which longer chains are advised."""

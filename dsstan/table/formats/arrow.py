@@ -14,7 +14,7 @@ from dsstan.core.errors import ReleaseError
 from dsstan.core.optional import needed
 from dsstan.table.as_read import AS_READ, Asked, AsRead
 from dsstan.table.columns import arrow_to_pandas
-from dsstan.table.coordinates import is_geodataframe
+from dsstan.table.places.coordinates import is_geodataframe
 from dsstan.table.sizes import check_size
 
 __all__ = ["read_feather", "read_parquet", "typed_as", "write_feather", "write_parquet"]

@@ -18,9 +18,9 @@ from dsstan.core.optional import needed
 from dsstan.core.spelling import spelled
 from dsstan.table.as_read import AS_READ, Asked, AsRead
 from dsstan.table.columns import plain_index
-from dsstan.table.csv import check_header
 from dsstan.table.formats.layers import one_layer
 from dsstan.table.sizes import check_size, check_unpacked
+from dsstan.table.text.csv import check_header
 
 __all__ = ["read_excel", "write_excel"]
 

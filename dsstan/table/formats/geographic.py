@@ -17,9 +17,9 @@ from dsstan.core.optional import needed
 from dsstan.core.spelling import spelled
 from dsstan.table.as_read import AS_READ, Asked, AsRead
 from dsstan.table.columns import arrow_to_pandas
-from dsstan.table.coordinates import geometry_name
 from dsstan.table.formats.arrow import typed_as
 from dsstan.table.formats.layers import one_layer
+from dsstan.table.places.coordinates import geometry_name
 from dsstan.table.sizes import check_size
 
 __all__ = ["GeoAsRead", "read_geopackage", "read_shapefile", "write_geopackage", "write_shapefile"]

@@ -15,8 +15,8 @@ from dsstan.core.spelling import spelled
 from dsstan.core.workspace import private_folder
 from dsstan.table.as_read import Asked, AsRead
 from dsstan.table.columns import plain_index
-from dsstan.table.coordinates import geometry_name
 from dsstan.table.formats.kinds import Format
+from dsstan.table.places.coordinates import geometry_name
 
 __all__ = ["check_format_holds", "differing_rows"]
 

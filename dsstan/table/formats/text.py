@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from dsstan.table.as_read import Asked, AsRead
-from dsstan.table.cells import quoting_of
 from dsstan.table.columns import plain_index
-from dsstan.table.csv import read_csv, write_csv
-from dsstan.table.dialect import PLAIN, Dialect, TextAsRead
-from dsstan.table.text_file import PACKED, written_text
+from dsstan.table.text.cells import quoting_of
+from dsstan.table.text.csv import read_csv, write_csv
+from dsstan.table.text.dialect import PLAIN, Dialect, TextAsRead
+from dsstan.table.text.text_file import PACKED, written_text
 
 __all__ = ["dialect_for", "read_text", "write_text"]
 
@@ -24,7 +24,7 @@ def separator(name: str) -> str:
 
 
 def read_text(path: Path, asked: Asked) -> pd.DataFrame:
-    """The table of a text file; see :func:`dsstan.table.csv.read_csv`."""
+    """The table of a text file; see :func:`dsstan.table.text.csv.read_csv`."""
     dialect = asked.dialect or Dialect(sep=separator(path.name.lower()))
     return read_csv(path, asked.used, dialect)
 

@@ -15,10 +15,15 @@ import pandas as pd
 
 from dsstan.core.errors import InputError, ReleaseError, describe_rows
 from dsstan.table.as_read import AS_READ
-from dsstan.table.dialect import PLAIN, Dialect, Quotes, TextAsRead
-from dsstan.table.found_dialect import SEPARATORS, is_value, may_be_numbers, refuse_another_dialect
 from dsstan.table.sizes import MOST_COLUMNS, check_most
-from dsstan.table.text_file import opened_text, written_text
+from dsstan.table.text.dialect import PLAIN, Dialect, Quotes, TextAsRead
+from dsstan.table.text.found_dialect import (
+    SEPARATORS,
+    is_value,
+    may_be_numbers,
+    refuse_another_dialect,
+)
+from dsstan.table.text.text_file import opened_text, written_text
 
 _TRUTH = {"True": True, "False": False}
 _SAMPLE = 1000

@@ -17,8 +17,8 @@ import pandas as pd
 
 from dsstan.core.errors import TableError
 from dsstan.core.spelling import spelled
-from dsstan.table.dialect import Dialect, DialectError
-from dsstan.table.text_file import text_bytes
+from dsstan.table.text.dialect import Dialect, DialectError
+from dsstan.table.text.text_file import text_bytes
 
 __all__ = ["SEPARATORS", "is_value", "may_be_numbers", "refuse_another_dialect"]
 

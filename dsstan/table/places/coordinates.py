@@ -21,8 +21,8 @@ from dsstan.core.arrays import Floats
 from dsstan.core.errors import CoordinateError, DsstanWarning, describe_rows
 from dsstan.core.spelling import spelled
 from dsstan.table.columns import as_numbers
-from dsstan.table.degrees import check_range, longitudes_and_latitudes, refuse_rows
-from dsstan.table.projections import TRUE_WITHIN, Plane, plane_of, truest_plane
+from dsstan.table.places.degrees import check_range, longitudes_and_latitudes, refuse_rows
+from dsstan.table.places.projections import TRUE_WITHIN, Plane, plane_of, truest_plane
 
 DISTANCES = ("planar", "degrees", "projected")
 _GREAT = 0.05
