@@ -55,7 +55,7 @@ outside = "numpy|pandas|collections|pathlib|plotnine|geopandas|xarray"
 nitpick_ignore_regex = [
     (r"py:.*", rf"({outside})\b.*"),
     # Modules that only their own room uses have no page.
-    (r"py:.*", r"dsstan\.table\.parquet_source\..*|dsstan\.models\.counts\..*"),
+    (r"py:.*", r"dsstan\.table\.formats\.parquet_source\..*|dsstan\.models\.counts\..*"),
     (r"py:mod", r"dsstan\.risk\.intruder\.(variance_grid|known_variances)"),
 ]
 

@@ -22,7 +22,7 @@ from dsstan.table.columns import did_you_mean, plain_index
 __all__ = ["SITE", "Households", "one_row_each"]
 
 SITE = "site"
-"""In place of a column: rows of one place are one household."""
+"""What takes the place of a column where rows of one place are one household."""
 
 
 @dataclass(frozen=True)
