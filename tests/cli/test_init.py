@@ -12,7 +12,8 @@ from test_command_line import inside  # noqa: F401
 
 from conftest import small_table
 from dsstan.cli.command_line import synthesise
-from dsstan.cli.commands.init import FLOOR, PLACEHOLDERS, job_text, propose
+from dsstan.cli.commands.init import propose
+from dsstan.cli.commands.job_template import FLOOR, PLACEHOLDERS, job_text
 from dsstan.cli.job import job_keys, read_job
 from dsstan.copies.options import GROUPS
 from dsstan.core.errors import InputError
