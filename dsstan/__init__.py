@@ -17,7 +17,7 @@ from dsstan._version import __version__
 from dsstan.core import above
 
 if TYPE_CHECKING:
-    from dsstan.analysis.utility import combine as combine
+    from dsstan.analysis.combining import combine as combine
     from dsstan.analysis.utility import utility as utility
     from dsstan.comparison.frontier import compare as compare
     from dsstan.comparison.meet_floor import protect_to as protect_to
@@ -46,7 +46,7 @@ _HOME = {
     "Synthesis": "copies.result",
     "Weights": "models.weights",
     "assess": "risk.assessment",
-    "combine": "analysis.utility",
+    "combine": "analysis.combining",
     "compare": "comparison.frontier",
     "disclosure": "risk.disclosure",
     "fit": "models.fit",

@@ -105,7 +105,7 @@ MOVED = {
     "table.text_file": "table.text.text_file",
     "targets": "risk.targets",
     "truncation": "models.brackets.truncation",
-    "utility": "analysis.utility",
+    "utility": "analysis.utility analysis.combining",
     "weights": "models.weights models.flagging.flags",
     "workspace": "core.workspace",
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsstan.analysis.utility import LEVEL, combine
+from dsstan.analysis.combining import LEVEL, combine
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from dsstan.analysis.combining import LEVEL, Pooled, check_two, combine
 from dsstan.analysis.joint_test import (
     REFUSED_RULES,
     JointTest,
@@ -17,7 +18,7 @@ from dsstan.analysis.joint_test import (
     combine_many,
     joint_statistic,
 )
-from dsstan.analysis.utility import LEVEL, Pooled, Utility, check_two, combine, term_rows
+from dsstan.analysis.utility import Utility, term_rows
 from dsstan.copies.result import Synthesis
 from dsstan.core.arrays import Floats
 from dsstan.core.display import Card

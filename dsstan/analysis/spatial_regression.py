@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dsstan.analysis.combining import LEVEL
 from dsstan.analysis.pooling import PooledAnalysis, pool
 from dsstan.analysis.spatial_estimators import (
     _maximise,
@@ -12,7 +13,6 @@ from dsstan.analysis.spatial_estimators import (
     gls,
     near_of,
 )
-from dsstan.analysis.utility import LEVEL
 from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError

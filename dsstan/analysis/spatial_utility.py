@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from dsstan.analysis.combining import LEVEL, check_two, combine
 from dsstan.analysis.pooling import SMOOTHING_BIAS
 from dsstan.analysis.spatial_estimators import (
     PARAMETERS,
@@ -35,7 +36,7 @@ from dsstan.analysis.spatial_statistics import (
     spatial_weights,
     variogram,
 )
-from dsstan.analysis.utility import LEVEL, check_two, combine, ols
+from dsstan.analysis.utility import ols
 from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError

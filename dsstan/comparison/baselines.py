@@ -10,10 +10,11 @@ import pandas as pd
 from scipy.linalg import qr
 from scipy.spatial.distance import cdist
 
+from dsstan.analysis.combining import LEVEL
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.spatial_estimators import near_for
 from dsstan.analysis.spatial_surfaces import surface_correlation
-from dsstan.analysis.utility import LEVEL, least_squares, least_squares_of_copies
+from dsstan.analysis.utility import least_squares, least_squares_of_copies
 from dsstan.comparison.simple_methods import (
     DRAWS,
     TOP,

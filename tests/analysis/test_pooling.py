@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import dsstan as ds
+from dsstan.analysis.combining import combine
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.pooling import (
     SMOOTHING_BIAS,
@@ -17,7 +18,7 @@ from dsstan.analysis.pooling import (
     joint_statistic,
     pool,
 )
-from dsstan.analysis.utility import combine, ols
+from dsstan.analysis.utility import ols
 from dsstan.core.errors import DsstanWarning, InputError
 from mc import z_limit
 

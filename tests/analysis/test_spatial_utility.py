@@ -15,10 +15,11 @@ from conftest import leave_out
 from dsstan.analysis import spatial_estimators as estimators
 from dsstan.analysis import spatial_surfaces as surfaces
 from dsstan.analysis import spatial_utility as su
+from dsstan.analysis.combining import combine
 from dsstan.analysis.pooling import pool
 from dsstan.analysis.spatial_regression import _covariance
 from dsstan.analysis.spatial_surfaces import compare_surfaces
-from dsstan.analysis.utility import combine, ols
+from dsstan.analysis.utility import ols
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.covariance.likelihood_surface import TOLERANCE
 from dsstan.covariance.pairs import Pairs

@@ -14,6 +14,7 @@ from benchmarks.survey import by_formula, estimates, population, sample
 
 import dsstan as ds
 from conftest import small_table
+from dsstan.analysis.combining import combine
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.pooling import pool
 from dsstan.analysis.survey import (
@@ -22,7 +23,7 @@ from dsstan.analysis.survey import (
     weighted_regression,
     weighted_total,
 )
-from dsstan.analysis.utility import combine, ols, utility
+from dsstan.analysis.utility import ols, utility
 from dsstan.comparison.frontier import fingerprint
 from dsstan.comparison.scores import _regression
 from dsstan.core.errors import InputError, TableError

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 import dsstan as ds
+from dsstan.analysis.combining import combine
 from dsstan.analysis.survey import weighted_least_squares
-from dsstan.analysis.utility import combine
 
 Floats = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from scipy.spatial.distance import cdist
 
 import dsstan as ds
 from conftest import small_table
+from dsstan.analysis.combining import combine_nested, rows_by_imputation
 from dsstan.analysis.pooling import pool
-from dsstan.analysis.utility import combine_nested, rows_by_imputation
 from dsstan.copies.imputation import _draw_by_parts, complete
 from dsstan.core.errors import InputError, TableError
 from dsstan.covariance.base import Parameters

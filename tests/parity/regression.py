@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dsstan.analysis.utility import combine, ols, utility
+from dsstan.analysis.combining import combine
+from dsstan.analysis.utility import ols, utility
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning
 from dsstan.models.priors import Priors

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dsstan.analysis.utility import combine, method_in_words, regressed
+from dsstan.analysis.combining import combine
+from dsstan.analysis.utility import method_in_words, regressed
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import DsstanWarning
 from dsstan.release.report.tables import Table
