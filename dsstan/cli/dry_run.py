@@ -30,14 +30,14 @@ from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.protect import prepare_release
 from dsstan.copies.published import check_published, columns_going_out
 from dsstan.core.arrays import Floats
-from dsstan.core.errors import DsstanError, DsstanWarning, InputError, describe_rows
+from dsstan.core.errors import DsstanError, DsstanWarning, InputError
 from dsstan.core.progress import phase
+from dsstan.core.spelling import spelled
 from dsstan.covariance.approximations import choose_covariance
-from dsstan.covariance.eigenbasis import alone
 from dsstan.covariance.protection import protection_of
 from dsstan.engines import gaussian_engine, get_engine, refuse_ridge, slow_design
 from dsstan.models.arguments import check_cut, program_of
-from dsstan.models.checks.advice import shared_places
+from dsstan.models.checks.advice import lone_records, shared_places
 from dsstan.models.checks.conditions import most_flagged
 from dsstan.models.heaps.fit import MORE
 from dsstan.models.heaps.limits import range_ends
@@ -65,6 +65,9 @@ FEW = 5
 """Records for each column of the design, below which the dry run advises a shorter formula."""
 
 _NOT_JUDGED = "DISCLOSURE will be NOT JUDGED, and publishing takes a reason"
+
+CLEARLY = 0.98
+"""Share of a floor below which other draws leave it missed."""
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Shares of the records that would be flagged by the distances that are shown beside the rule."""
@@ -240,6 +243,8 @@ def plan_release(
     what["flagged"] = rehearsed.weights.n_flagged
     warned, failed = _foreseen(rehearsed, searches=searches)
     missed = (*bare, *_hopeless(rehearsed, floor, former))
+    if not missed and not searches:
+        missed = _below(rehearsed, estimate, floor)
     return Plan(what, estimate, None, (*judged, *warned), failed, missed)
 
 
@@ -260,12 +265,29 @@ def _hopeless(rehearsed: Rehearsal, floor: Floor | None, former: Former | None) 
     )
 
 
+def _below(rehearsed: Rehearsal, estimate: Estimate, floor: Floor | None) -> tuple[str, ...]:
+    """How many records such copies leave below the floor even by the upper bound, in words."""
+    found = estimate.found
+    if floor is None or not rehearsed.whole or found is None or found.after is None:
+        return ()
+    sd, problem = found.after.sd(variances="fixed"), rehearsed.model.problem
+    below = int(np.sum(sd < CLEARLY * floor.least_sd(problem)))
+    if not below:
+        return ()
+    auto = spelled("protection", "auto")
+    return (
+        f"about {below} of {problem.n_records} records would be below the floor {floor}: fewer "
+        f"copies or more protection may keep it; {auto} looks for that",
+    )
+
+
 def _foreseen(rehearsed: Rehearsal, *, searches: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the verdict on the fits will warn of, and what will fail it."""
     weights, problem = rehearsed.weights, rehearsed.model.problem
-    found = [most_flagged(weights.n_flagged, problem.n_records, chosen=False)]
+    # A search flags by its own rule.
+    found = [] if searches else [most_flagged(weights.n_flagged, problem.n_records, chosen=False)]
     if rehearsed.whole:
-        for fitted in (rehearsed.part.free, rehearsed.part.kept):
+        for fitted in (rehearsed.part.free, *(() if searches else (rehearsed.part.kept,))):
             found += [*fitted.verdict.failures, *fitted.verdict.warnings]
     said = {check.condition: check for check in found}.values()
     warned = [str(check) for check in said if check.severity == "warning"]
@@ -276,13 +298,7 @@ def _foreseen(rehearsed: Rehearsal, *, searches: bool) -> tuple[tuple[str, ...],
             "say little of each: pool levels that have few records, or leave the category out of "
             "the formula, since the spatial effect knows the place"
         )
-    own = alone(problem.X)
-    if own.any():
-        warned.append(
-            "the only record of a level, or another that alone decides a coefficient, in "
-            f"{describe_rows(own)}: its copies come from its own value; merge the level with "
-            "another, or leave the column out of the formula"
-        )
+    warned += filter(None, [lone_records(problem.X)])
     if weights.n_flagged == 0 and not searches:
         warned.append(
             "no record is flagged, so nothing is smoothed: "

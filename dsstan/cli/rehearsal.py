@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -83,6 +83,8 @@ class Estimate:
 
     seconds: dict[str, float]
     peak_mib: float
+    found: Assessment | None = field(repr=False, default=None)
+    """What such copies of the records rehearsed disclose, by bounds."""
 
     @property
     def total(self) -> float:
@@ -253,7 +255,7 @@ def estimate_release(rehearsed: Rehearsal, copies: int, seconds_before: float) -
         "copies": drawn,
         "disclosure": disclosed + drawn,
     }
-    return Estimate(seconds, _peak_mib(records, copies))
+    return Estimate(seconds, _peak_mib(records, copies), found[0][1])
 
 
 def _judge(part: Part, *, draws: int, number: int) -> tuple[float, Synthesis, Assessment]:

@@ -221,6 +221,10 @@ def column_lines(release: Synthesis, *, whole: bool = False) -> list[str]:
     stay = [str(name) for name in unpublished_columns(release)]
     lists = [("Published as collected: ", going, "")]
     lists += [("Not published: ", stay, "; publish = [...] names more")] if stay else []
+    one = release.problem.households
+    lists += (
+        [] if one is None else [("Records: ", [f"one for each {one.of}, from {one.rows} rows"], "")]
+    )
     return [
         before
         + (", ".join(names) if whole else _listed(names, WIDTH - len(before + after)))

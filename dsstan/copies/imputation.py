@@ -139,9 +139,9 @@ def check_imputations(problem: Problem, copies: int, imputations: int | None) ->
     count = whole_number(MANY if imputations is None else imputations)
     if count is None or count < 2 or copies % count or copies // count < 2:
         raise InputError(
-            f"{copies} copies of {imputations} imputations: the nested combining rule needs two "
-            "imputations at least and the same number of copies of each, two at least, such as "
-            "20 copies of 5"
+            f"{copies} copies of {count or imputations} imputations: the nested rule of combining "
+            "needs two imputations at least and the same number of copies of each, two at least, "
+            "such as 20 copies of 5"
         )
     return count
 

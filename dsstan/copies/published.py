@@ -78,7 +78,9 @@ def columns_beside_the_model(release: Synthesis) -> list[str]:
 def unpublished_columns(release: Synthesis) -> list[str]:
     """Columns of the table that stay with it, in its order."""
     going = set(public_columns(release))
-    return [name for name in release.problem.columns if name not in going]
+    problem = release.problem
+    dropped = () if problem.households is None else problem.households.dropped
+    return [*(name for name in problem.columns if name not in going), *dropped]
 
 
 def as_collected(release: Synthesis) -> list[str]:

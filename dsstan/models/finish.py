@@ -19,7 +19,7 @@ from dsstan.engines.programs import Program
 from dsstan.engines.surface_posterior import PosteriorTable
 from dsstan.engines.whitening import whitening
 from dsstan.models.arguments import Request, unrestricted_start
-from dsstan.models.checks.advice import repeated_values
+from dsstan.models.checks.advice import lone_records, repeated_values
 from dsstan.models.checks.conditions import Check, most_flagged, reach_note
 from dsstan.models.checks.verdict import diagnose, protection_notes
 from dsstan.models.result import Fit
@@ -191,6 +191,8 @@ def finish_fit(
             "does not decide between them. Look at a plot of the draws; priors may rule one out",
         )
     notes = (*notes, *(f"{said}: the table does not tell more" for said in request.undecided))
+    lone = lone_records(request.problem.X)
+    notes = (*notes, *([] if lone is None else [lone]))
     scalars = {k: v for k, v in kind.scalars_in(draws).items() if k != "phi" or held is None}
     return kind(
         problem=request.problem,

@@ -53,7 +53,10 @@ def smoothing(gamma: float, weights: Floats) -> Floats:
         raise InputError("gamma must be a number from 0 to infinity")
     if not np.all((a >= 0) & (a <= 1)):
         bad = np.flatnonzero(~((a >= 0) & (a <= 1)))
-        raise InputError(f"weights must lie from 0 to 1; they do not in {_rows(bad)}")
+        raise InputError(
+            f"weights must lie from 0 to 1; they do not in {_rows(bad)}. They say who is "
+            "protected; survey weights go to survey_weights"
+        )
     if np.isinf(gamma):
         return np.where(a > 0, 0.0, 1.0)
     return np.asarray(1.0 / np.sqrt(1.0 + gamma * a))

@@ -155,9 +155,13 @@ def _survey_note(release: Synthesis) -> list[str]:
     ]
 
 
+_HOUSEHOLDS = "Each record is a household, whatever the number of its members."
+
+
 def _notes(release: Synthesis) -> list[str]:
     """What must be said of weights, of the models, and of noise, beyond the common text."""
     notes = _survey_note(release)
+    notes += [] if release.problem.households is None else [_HOUSEHOLDS]
     notes += [step.fit.public_note for step in release.steps if step.fit.public_note]
     return notes if release.noise is None else [*notes, _NOISE]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -27,6 +28,10 @@ MIN_RECORDS = 3
 
 MOST_TERMS = 60
 """Most columns of X: the surface interpolates (P + 1)(P + 2) / 2 statistics at each node."""
+
+
+_NUMBER = re.compile(r"[-+]?\W{0,2}\d[\d\s.,'’]*(e[-+]?\d+)?\W{0,2}", re.IGNORECASE)
+"""What a reader takes for a number, whatever its decimal sign and its unit."""
 
 
 def check_names(names: Sequence[Any]) -> None:
@@ -117,18 +122,20 @@ def covariate(column: pd.Series, name: str, *, category: bool = False) -> Any:
     )
 
 
-def as_numbers(column: pd.Series) -> str:
+def to_numbers_in_words(column: pd.Series) -> str:
     """What to do with a column that must hold numbers and does not; none of its values is shown."""
     text = column.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
-    no_number = text & pd.to_numeric(column.where(text), errors="coerce").isna().to_numpy()
+    no_number = (
+        text & ~column.map(lambda value: bool(_NUMBER.fullmatch(str(value).strip()))).to_numpy()
+    )
     if not no_number.any() or no_number.all():
         return "Convert it first, for example with astype(float)."
-    typed = spelled("na", ["TEXT"])
-    if surface() == PYTHON:
-        typed = 'pd.to_numeric(column, errors="coerce")'
+    missing = 'make it missing with pd.to_numeric(column, errors="coerce")'
+    if surface() != PYTHON:
+        missing = f"empty the cell, or in a text file say so: {spelled('na', ['TEXT'])}"
     return (
         f"It holds text that is no number in {describe_rows(no_number)}: correct it or, where it "
-        f"means that the value is missing, say so: {typed}."
+        f"means that the value is missing, {missing}."
     )
 
 
@@ -146,7 +153,7 @@ def response_values(column: pd.Series, name: str, *, missing: bool = False) -> F
     if not numeric or isinstance(column.dtype, pd.SparseDtype):
         raise TableError(
             f"Response {name!r} must hold integers or floats and has dtype {column.dtype}. "
-            f"{as_numbers(column)}"
+            f"{to_numbers_in_words(column)}"
         )
     values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
     for bad, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite")):

@@ -148,9 +148,9 @@ def prepare(
     households = None
     if household is not None:
         places = coords or filter(None, [geometry_name(frame)])
-        used = [parsed.response, *parsed.columns, *(publish or ())]
+        used = [*parsed.columns, *(publish or ())]
         used += filter(None, [parsed.group, time, survey_weights])
-        frame, households, rows = one_row_each(frame, household, [*places], used)
+        frame, households, rows = one_row_each(frame, household, [*places], parsed.response, used)
         check_frame(frame)
         if source is not None:
             source = taken(source, rows, frame.columns)

@@ -152,6 +152,7 @@ def test_the_means_of_the_report_are_weighted(release):
     assert found["data"] != pytest.approx(part["value"].mean(), rel=1e-3)
 
 
+@pytest.mark.nightly("statistics of many releases")
 def test_copies_of_an_informative_sample_keep_the_weighted_mean_if_the_formula_has_the_weights():
     """Members with a large y are drawn more often: who leaves the weights out loses that."""
     members = population("straight", np.random.default_rng(1))

@@ -35,6 +35,7 @@ from dsstan.core.errors import InputError
 from dsstan.covariance import approximations
 from dsstan.models.weights import neighbour_distances
 from dsstan.risk.intruder import variance_grid
+from dsstan.risk.intruder.leave_one_out import leave_one_out
 
 OPTIONS = ReleaseOptions(
     **{"coords": ("s1", "s2"), "name": "t", "threshold": 0.05, "engine": "embedded"},
@@ -277,6 +278,26 @@ def test_a_floor_that_nothing_meets_is_told_before_any_sampling(inside, file, co
     assert len(json.loads(accepted.stdout)["missed"]) == 1
 
 
+def test_copies_too_many_for_a_floor_are_told_before_any_sampling(inside, file, confined):  # noqa: F811
+    alone = leave_one_out(ds.fit(planned(file), engine="direct", seed=1, progress=False)).sd
+    floor = str(round(0.9 * alone.min(), 4))
+    asked = ("synthesise", file, *MODEL, "--engine", "direct", "--copies", "400", "--dry-run")
+    result = inside(*asked, "--out", "out", "--floor", floor)
+    assert result.returncode == 5
+    said = " ".join(result.stdout.split())
+    assert f"of 40 records would be below the floor {floor}" in said
+    assert "--protection auto looks for that" in said
+
+
+@pytest.mark.parametrize("protection", ["paper", "auto"])
+def test_a_search_is_not_judged_by_the_rule_it_does_not_use(inside, file, confined, protection):  # noqa: F811
+    rule = ("--threshold", "0.01") if protection == "paper" else ()
+    asked = ("synthesise", file, *MODEL[:-2], *rule, "--engine", "direct", "--floor", "1%")
+    result = inside(*asked, "--protection", protection, "--dry-run", "--out", "out")
+    assert result.returncode == (3 if rule else 0), result.stdout
+    assert ("most-flagged" in result.stdout) is bool(rule)
+
+
 def test_the_estimate_adds_up_what_the_pieces_took(monkeypatch):
     """Times are given, so that nothing depends on the machine: one copy 1 s, each more 0.5 s."""
     problem = ds.prepare(table_of(40), "log(value) ~ 1", coords=("s1", "s2"))
@@ -500,9 +521,7 @@ def test_a_formula_of_few_records_a_column_and_many_zeros_are_foreseen(inside, t
     )
     said = " ".join(ran.stdout.split())
     assert "11 columns are estimated from 40 records" in said, ran.stderr
-    assert (
-        "the only record of a level, or another that alone decides a coefficient, in 1 row" in said
-    )
+    assert "1 record alone decides a coefficient, as the only record of a level does" in said
     assert "pool levels that have few records" in said
     assert "25% of 'value' are 0, and a normal law draws none" in said
 

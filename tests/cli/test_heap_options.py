@@ -15,12 +15,14 @@ from conftest import ROOT, case
 
 MODEL = ("--formula", "log(rent) ~ log(area)", "--coords", "x", "y", "--threshold", "2.2")
 BRIEF = ("--engine", "direct", "--copies", "4", "--seed", str(2**100), "--accept-failed")
+BRIEF += ("--samples", "200")
 JOB = """table = "zeros.csv"
 out = "out"
 coords = ["x", "y"]
 engine = "direct"
 copies = 4
 accept_failed = true
+samples = 200
 """
 LAW = """formula = "log(rent) ~ log(area)"
 threshold = 2.2

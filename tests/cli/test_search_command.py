@@ -49,6 +49,7 @@ def test_a_job_with_protection_auto_releases_what_keeps_its_floor(file, tmp_path
     assert not list((tmp_path / "out" / "public").glob("*trail*"))
 
 
+@pytest.mark.nightly("the search itself finds none by day")
 def test_a_floor_that_nothing_keeps_is_said_and_nothing_is_written(file, tmp_path):
     result = run("synthesise", file, *MODEL, "--copies", 2, "--floor", "3", "--out", tmp_path / "o")
     assert result.returncode == 5, result.stderr

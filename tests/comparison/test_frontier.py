@@ -423,6 +423,7 @@ def run_killed(folder, out, *, kill_at: int | None = None) -> int:
     return int(text) if text.strip() else -1
 
 
+@pytest.mark.nightly("kills of a comparison")
 def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_bytes(tmp_path):
     assert run_killed(tmp_path / "a", tmp_path / "a.csv", kill_at=3) == -1
     left = len(list((tmp_path / "a").glob("*.json")))

@@ -331,7 +331,8 @@ def test_nobody_is_judged_by_a_truth_that_nobody_knows(release, problem):
 
 
 def test_the_release_says_how_to_combine(release, tmp_path, problem):
-    folder = release.write(tmp_path / "out")
+    folder = release.write(tmp_path / "out", pictures=True)
+    assert (folder / "confidential" / "pictures" / "surfaces.png").is_file()
     public = read_release(folder)
     assert public.metadata["imputations"] == {"count": 3, "copies_each": 4}
     assert public.imputation is not None

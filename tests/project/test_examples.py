@@ -123,6 +123,7 @@ def test_incomes_near_the_truth_fall_from_all_to_a_third(people_release):
     assert 0.15 < row["within_absolute_restricted"] < 0.5
 
 
+@pytest.mark.nightly("the command of another example runs by day")
 def test_an_example_becomes_a_release_with_pictures(tmp_path):
     result = run_example("baltimore", tmp_path / "out", copies=5, engine="embedded", progress=False)
     assert result.release.problem.n_records == 211

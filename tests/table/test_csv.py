@@ -10,7 +10,7 @@ import pytest
 
 import dsstan as ds
 from conftest import case_file, small_table
-from dsstan.core.errors import InputError, ReleaseError, TableError
+from dsstan.core.errors import DsstanWarning, InputError, ReleaseError, TableError
 from dsstan.core.spelling import COMMAND, JOB, PYTHON, options_typed_in
 from dsstan.release.reading import read_table
 from dsstan.table.as_read import AS_READ
@@ -162,6 +162,14 @@ def test_a_currency_sign_is_named_with_what_to_do(tmp_path, cell):
         read_table(path, ["rent", "x", "y"])
     assert PLANTED not in str(caught.value)
     assert read_table(path, ["x", "y"])["rent"].iloc[0] == cell.format(460)
+
+
+def test_a_text_for_missing_that_is_nowhere_is_said(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,value\n1,99999999.0\n2,k.A.\n3,5.5\n")
+    with pytest.warns(DsstanWarning, match=r"99999999.* is in no cell of t\.csv"):
+        found = read_table(path, dialect=Dialect(na=("99999999", "k.A.")))
+    assert found["value"].isna().tolist() == [False, True, False]
 
 
 def test_codes_and_categories_are_no_numbers(tmp_path):

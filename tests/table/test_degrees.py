@@ -61,6 +61,13 @@ def test_a_few_rows_out_of_range_are_errors_of_these_rows():
         prepared(table, ("lon", "lat"), distance="projected")
 
 
+def test_a_place_in_the_sea_where_programs_put_what_they_did_not_find_is_refused():
+    table = places(LONDON, ("lon", "lat"))
+    table.loc[[4, 20], ["lon", "lat"]] = 0.0
+    with pytest.raises(CoordinateError, match=r"are both 0, .* in 2 rows \(positions 4, 20, "):
+        prepared(table, ("lon", "lat"), distance="projected")
+
+
 def test_degrees_with_a_planar_crs_contradict_their_names():
     with pytest.raises(CoordinateError, match=r"EPSG:27700 is not geographic"):
         prepared(places(LONDON, ("lon", "lat")), ("lon", "lat"), crs="EPSG:27700")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import sqlite3
+import warnings
 import zipfile
 from decimal import Decimal
 
@@ -260,6 +261,19 @@ def test_stata_keeps_the_types_that_pandas_writes_and_long_text(tmp_path):
     pd.testing.assert_frame_equal(
         ours.drop(columns="rent"), pd.read_stata(tmp_path / "a.dta").drop(columns="rent")
     )
+
+
+@pytest.mark.parametrize(("measured", "warned"), [(50, 1), (3, 0)])
+def test_a_measured_column_with_labels_on_a_few_values_is_said(tmp_path, measured, warned):
+    table = pd.DataFrame({"income": [-9, -9, *range(measured)]})
+    path = tmp_path / "t.dta"
+    pyreadstat.write_dta(table, path, variable_value_labels={"income": {-9: "refused"}})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_table(path)
+    said = [str(one.message) for one in caught if "labels on a few" in str(one.message)]
+    assert len(said) == warned
+    assert all("in 2 rows (positions 0, 1, counted from 0)" in one for one in said)
 
 
 @pytest.mark.parametrize("ending", ["sav", "zsav"])

@@ -78,7 +78,13 @@ def test_another_kind_of_table_comes_back_as_one(persons) -> None:
 @pytest.mark.parametrize(
     ("household", "formula", "more", "kind", "said"),
     [
-        ("home", "log(income) ~ age", {}, TableError, "'age' differs from the first row of its"),
+        (
+            "home",
+            "log(income) ~ age",
+            {},
+            TableError,
+            "from the first row of their household: 'age' in ",
+        ),
         ("home", FORMULA, {"publish": ["age"]}, TableError, "leave 'age' out of the release"),
         ("hme", FORMULA, {}, InputError, "Did you mean 'home'"),
         (3, FORMULA, {}, InputError, "household=3 must be the name of a column"),
@@ -93,6 +99,17 @@ def test_what_is_no_household_is_refused(persons, household, formula, more, kind
         ds.prepare(persons, formula, household=household, **AT, **more)
     assert said in str(refused.value)
     assert not any(value in str(refused.value) for value in persons["home"])
+
+
+def test_a_place_that_differs_within_a_household_is_named_with_its_row(persons) -> None:
+    repeated = persons["home"].duplicated().to_numpy().nonzero()[0]
+    persons.iloc[repeated[0], persons.columns.get_loc("x")] += 0.5
+    persons.iloc[repeated[3], persons.columns.get_loc("income")] += 1
+    with pytest.raises(TableError) as refused:
+        ds.prepare(persons, FORMULA, household="home", **AT)
+    for name, row in (("x", repeated[0]), ("income", repeated[3])):
+        assert f"'{name}' in 1 row (position {row}, counted from 0)" in str(refused.value)
+    assert "out of the release" not in str(refused.value)
 
 
 def test_repeated_rows_that_left_no_nugget_leave_one_as_households() -> None:
@@ -118,6 +135,8 @@ def test_the_command_writes_one_row_each_as_it_stood(inside, persons, tmp_path) 
     for name in ("home", "x", "y", "rooms"):
         assert list(copy[name]) == list(stood[name]), name
     assert len(read_release(tmp_path / "out").copies[0]) == 60
+    assert "Each record is a household" in (tmp_path / "out" / "public" / "README.md").read_text()
     summary = json.loads((tmp_path / "out" / "confidential" / "summary.json").read_text())
     assert summary["records"] == 60
+    assert "age" in summary["not_published"]
     assert summary["households"] == {"column": "home", "rows": len(persons), "dropped": ["age"]}

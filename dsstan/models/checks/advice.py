@@ -8,6 +8,7 @@ import numpy as np
 
 from dsstan.core.arrays import Floats
 from dsstan.core.spelling import spelled
+from dsstan.covariance.eigenbasis import alone
 from dsstan.engines.base import SamplerSettings
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem
@@ -87,6 +88,18 @@ def shared_places(problem: Problem, weights: Weights) -> str | None:
     return (
         "every record shares its place with another one, so none stands alone on the map: count "
         f"places as neighbours ({spelled('by_site', True)})"
+    )
+
+
+def lone_records(X: Floats) -> str | None:
+    """How many records alone decide a coefficient, and what to do; None where none does."""
+    own = int(alone(X).sum())
+    if not own:
+        return None
+    many = f"{own} records each decide" if own > 1 else "1 record alone decides"
+    return (
+        f"{many} a coefficient, as the only record of a level does, so that its copies come from "
+        "its own value: merge the level with another, or leave the column out of the formula"
     )
 
 

@@ -68,8 +68,9 @@ def draw_pictures(
         latest = None if problem.structure is None else problem.structure.latest
         try:
             own = {
-                PROTECTION[kind]: surface_on_grid(fit, cells=CELLS, time=latest, progress=False)
-                for kind, fit in fits.items()
+                words: surface_on_grid(fits[kind], cells=CELLS, time=latest, progress=False)
+                for kind, words in PROTECTION.items()
+                if kind in fits
             }
         except InputError:  # a model without one effect to map
             own = {}

@@ -248,13 +248,17 @@ def data_and_settings(release: Synthesis, risks: Assessment) -> dict[str, dict[s
     return {"data": data, "settings": chosen}
 
 
+OF_MEMBERS = "differs within a household"
+"""In place of the role of a column that households left out."""
+
+
 def _columns(release: Synthesis) -> dict[str, str]:
     """Which columns leave with the copies, and which stay, each with its role as it is guessed."""
     roles = {role.name: role.role for role in column_roles(release.problem)}
     lists = {"Published as collected": as_collected(release)}
     lists["Not published"] = [str(name) for name in unpublished_columns(release)]
     return {
-        label: ", ".join(f"{name} ({roles[name]})" for name in names) or NOTHING
+        label: ", ".join(f"{name} ({roles.get(name, OF_MEMBERS)})" for name in names) or NOTHING
         for label, names in lists.items()
     }
 

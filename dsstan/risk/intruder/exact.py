@@ -56,14 +56,22 @@ __all__ = ["ExactIntruder", "exact_intruder"]
 WORST = 10
 """Records that are looked at unless others are asked for: those with the smallest sd."""
 
-STEP = 1.3
+STEP = 1.7
 """Distance of the nodes of log r, in sqrt(2 / N), to which a copy determines it at best."""
 
 NEAR = 10.0
 """So many sds of the law without copies from its mean the density of noisy copies is right."""
 
-KNOTS = 81
-"""Values of y_i at which the density of the copies is worked out."""
+KNOTS = 33
+"""Values of y_i at which the density of the copies is worked out: as far as its law reaches, and as
+many where the posterior is."""
+
+TAIL, BESIDE = 1e-5, 6.0
+"""The posterior is between the quantiles that leave so much on either side, and so many of its
+scales beside them."""
+
+ROUNDS, MOVED, GROWN = 4, 0.5, 1.5
+"""How often it is looked for at most, and the move, in scales, and factor that end it."""
 
 KEPT_MASS = 1e-6
 """Share of the posterior below which a pair (phi, r) is left out."""
@@ -164,9 +172,9 @@ def exact_intruder(
             i = rows[k]
             former = 0.0 if bounds.former is None else float(bounds.former.known[i])
             near, reach = (abs(laws[k].mean) + far * laws[k].sd for far in (NEAR, REACH))
-            density = law.log_density(k, near)
-            copies = spline_of(density, 0.0, float(narrow[i]), reach, KNOTS)
-            return _record(laws[k], copies, float(fit.problem.y[i]), float(scale[i]), former)
+            copies = law.log_density(k, near)
+            sds = float(narrow[i]), float(scale[i])
+            return _record(laws[k], copies, float(fit.problem.y[i]), sds, reach, former)
 
         found = []
         for record in side_by_side(of, rows.size):
@@ -245,15 +253,52 @@ class CopyGrid:
         return lambda shift: np.asarray(together(shift).sum(axis=0) - self.count * alone(shift)[0])
 
 
-def _record(
-    law: ValueLaw, copies: Callable[[Floats], Floats], y: float, scale: float, former: float
-) -> dict[str, float]:
-    """The posterior of one record; ``former`` is the precision that former releases add."""
+def _posterior(
+    law: ValueLaw,
+    copies: Callable[[Floats], Floats],
+    sds: tuple[float, float],
+    reach: float,
+    former: float,
+) -> tuple[Floats, Floats]:
+    """Shifts of one record's value and their weights, which sum to 1.
+
+    The density of the copies is costly: a spline through a few values finds the posterior, which
+    may be far from the value that is true, and another is laid through as many values there.
+    """
+    at = far = spline_of(copies, 0.0, sds[0], reach, KNOTS)
+    middle, spread, end = np.inf, sds[1], 0.0
 
     def density(x: Floats) -> Floats:
-        return np.asarray(law.log_density(x) + copies(x) - 0.5 * former * x**2)
+        there = np.abs(x - middle) <= end
+        value = far(x)
+        value[there] = at(x[there])
+        return np.asarray(law.log_density(x) + value - 0.5 * former * x**2)
 
-    fine, weight = normalised(density, scale, abs(law.mean) + REACH * law.sd)
+    for _ in range(ROUNDS):
+        fine, weight = normalised(density, spread, reach)
+        below = np.cumsum(weight) - 0.5 * weight
+        first, low, now, high, last = np.interp([TAIL, 0.16, 0.5, 0.84, 1.0 - TAIL], below, fine)
+        scale = 0.5 * (high - low)
+        moved, grown = abs(now - middle) / scale, scale / spread
+        middle, spread = float(now), float(scale)
+        if moved < MOVED and 1.0 / GROWN < grown < GROWN:
+            break
+        end = float(max(last - now, now - first) + BESIDE * scale)
+        at = spline_of(copies, middle, spread, end, KNOTS)
+    return fine, weight
+
+
+def _record(
+    law: ValueLaw,
+    copies: Callable[[Floats], Floats],
+    y: float,
+    sds: tuple[float, float],
+    reach: float,
+    former: float,
+) -> dict[str, float]:
+    """The posterior of one record, whose sds are about between two; ``former`` is the precision
+    that former releases add."""
+    fine, weight = _posterior(law, copies, sds, reach, former)
     centre = float(weight @ fine)
     below = np.cumsum(weight) - 0.5 * weight
     low, left, right, high = np.interp([0.025, 0.1587, 0.8413, 0.975], below, fine)

@@ -31,7 +31,7 @@ One = TypeVar("One")
 REACH = 40.0
 """sds of the law without copies up to which a value may lie: its tails are those of Student's t."""
 
-ROUGH, POINTS, WIDE = 61, 91, 161
+ROUGH, POINTS, WIDE = 61, 91, 81
 """Values at which a posterior is sought, at which it is taken, and those of a wide spline."""
 
 FINE = 2001

@@ -146,8 +146,8 @@ class VarianceGrid:
         (low, high), (r_low, r_high) = self.box.ends
         fine = np.pi / 2 * (r_high - r_low) / self.step
         sizes = (
-            int(np.ceil(7 + 5 * (high - low))),
-            int(np.ceil(max(12 + 6 * (r_high - r_low), fine))),
+            int(np.ceil(6 + 4 * (high - low))),
+            int(np.ceil(max(8 + 4 * (r_high - r_low), fine))),
         )
         self.log_phi, self.log_r, log_weight = self.box.nodes(sizes)
         self.prior = ScalePrior.at(self.fit.priors, self.log_r)

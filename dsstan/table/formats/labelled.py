@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dsstan.core.arrays import Indices
-from dsstan.core.errors import ReleaseError
+from dsstan.core.errors import DsstanWarning, ReleaseError, describe_rows
 from dsstan.core.optional import needed
 from dsstan.core.spelling import spelled
 from dsstan.table.as_read import AS_READ, Asked, AsRead
@@ -45,6 +46,10 @@ _RESERVED = {
     *("float", "if", "in", "int", "long", "strL", "using", "with"),
 }
 """Words that Stata keeps for itself."""
+
+
+MEASURED = 20
+"""Values without a label from which a column of numbers is measured, and no category."""
 
 
 @dataclass(eq=False, repr=False)
@@ -137,6 +142,9 @@ def read_labelled(path: Path, asked: Asked, *, format: str) -> pd.DataFrame:
         if not _alike(column, raw):
             cells[name] = (column, raw)
     found = pd.DataFrame(table, columns=list(shown.columns))
+    for name, labels in meta.variable_value_labels.items():
+        if asked.used is None or name in asked.used:
+            _warn_labelled_few(path, found[name], labels)
     found.attrs[AS_READ] = LabelledAsRead(
         format,
         version=8 if b"LIBV8" in _first(path) else 5,
@@ -153,6 +161,20 @@ def read_labelled(path: Path, asked: Asked, *, format: str) -> pd.DataFrame:
         cells=cells,
     )
     return found
+
+
+def _warn_labelled_few(path: Path, column: pd.Series, labels: Mapping[Any, str]) -> None:
+    """Say that a few values of a measured column have labels: they may mean that it is missing."""
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        return
+    few = column.isin(list(labels)).to_numpy(dtype=bool)
+    if few.any() and column[~few].nunique() >= MEASURED:
+        warnings.warn(
+            f"column {str(column.name)!r} of {path.name} has labels on a few of its values, in "
+            f"{describe_rows(few)}: where they mean that it is missing, make it missing first",
+            DsstanWarning,
+            stacklevel=2,
+        )
 
 
 def _first(path: Path) -> bytes:

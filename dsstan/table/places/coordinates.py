@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import CoordinateError, DsstanWarning, describe_rows
 from dsstan.core.spelling import spelled
-from dsstan.table.columns import as_numbers
+from dsstan.table.columns import to_numbers_in_words
 from dsstan.table.places.degrees import check_range, longitudes_and_latitudes, refuse_rows
 from dsstan.table.places.projections import TRUE_WITHIN, Plane, plane_of, truest_plane
 
@@ -176,7 +176,7 @@ def from_columns(table: pd.DataFrame, coords: Any) -> tuple[Floats, tuple[str, s
         if not (kind.is_integer_dtype(column.dtype) or kind.is_float_dtype(column.dtype)):
             raise CoordinateError(
                 f"Coordinate column {name!r} must hold numbers and has dtype {column.dtype}. "
-                f"{as_numbers(column)}"
+                f"{to_numbers_in_words(column)}"
             )
         parts.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
     values = np.column_stack(parts)

@@ -117,8 +117,9 @@ def longitudes_and_latitudes(
 def check_range(values: Floats, names: tuple[str, str]) -> None:
     """Longitudes lie in [-180, 360] and latitudes in [-90, 90].
 
-    Raises CoordinateError if some do not.
+    Raises CoordinateError if some do not, or are 0 and 0 where others are far from there.
     """
+    _refuse_null_island(values, names)
     bad_longitude = (values[:, 0] < -180) | (values[:, 0] > 360)
     bad_latitude = np.abs(values[:, 1]) > 90
     bad = bad_longitude | bad_latitude
@@ -141,6 +142,17 @@ def check_range(values: Floats, names: tuple[str, str]) -> None:
                 wrong,
                 "Correct these rows, or give the CRS that the coordinates are in.",
             )
+
+
+def _refuse_null_island(values: Floats, names: tuple[str, str]) -> None:
+    """Refuse records at longitude 0 and latitude 0 beside others that are elsewhere."""
+    nowhere = np.all(values == 0.0, axis=1)
+    if nowhere.any() and np.abs(values[~nowhere]).max(initial=0.0) > NEAR:
+        refuse_rows(
+            f"Longitude {names[0]!r} and latitude {names[1]!r} are both 0, a place in the sea",
+            nowhere,
+            "Programs write that for a place they did not find: correct these rows, or drop them.",
+        )
 
 
 def could_be_degrees(values: Floats) -> bool:

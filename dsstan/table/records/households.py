@@ -43,14 +43,22 @@ class Households:
     rows: int
     dropped: tuple[str, ...]
 
+    @property
+    def of(self) -> str:
+        """What each record is of."""
+        return "place" if self.column == SITE else self.column
+
     def __str__(self) -> str:
-        by = "place" if self.column == SITE else self.column
         lost = f"; without {', '.join(self.dropped)}, which differ within some" * bool(self.dropped)
-        return f"one record for each {by}, from {self.rows} rows{lost}"
+        return f"one record for each {self.of}, from {self.rows} rows{lost}"
 
 
 def one_row_each(
-    frame: pd.DataFrame, household: Any, places: Collection[str], needed: Collection[Any]
+    frame: pd.DataFrame,
+    household: Any,
+    places: Collection[str],
+    response: str,
+    needed: Collection[Any],
 ) -> tuple[pd.DataFrame, Households, Indices]:
     """The first row of each household, in their order.
 
@@ -63,9 +71,9 @@ def one_row_each(
         one household a place.
     places
         Columns that hold the place.
-    needed
-        Columns that the release needs, which must be the same in all rows of a household. What is
-        left differs in no household: other columns that do are dropped.
+    response, needed
+        The response, and other columns that the release needs: they and the places must be the same
+        in all rows of a household. Of other columns those that are not are dropped.
 
     Returns
     -------
@@ -77,7 +85,7 @@ def one_row_each(
     InputError
         If there is no such column, or each household has one row.
     TableError
-        If the household of a row is missing, or a needed column differs within one.
+        If the household of a row is missing, or what the release needs differs within one.
     """
     typed = spelled("household", household)
     if not isinstance(household, str) or household not in (*frame.columns, SITE):
@@ -105,20 +113,24 @@ def one_row_each(
         unlike = values != values[first][number]
         if unlike.any():
             differs[name] = unlike
-    for name in needed:
-        if name in differs:
-            raise TableError(
-                f"Column {str(name)!r} differs from the first row of its household in "
-                f"{describe_rows(differs[name])}. A household is one record: give all its rows one "
-                f"value, such as a sum or a mean, or leave {str(name)!r} out of the release."
-            )
+    must = {response, *places}
+    found = [name for name in dict.fromkeys((*must, *needed)) if name in differs]
+    if found:
+        each = "; ".join(f"{str(name)!r} in {describe_rows(differs[name])}" for name in found)
+        spared = [repr(str(name)) for name in found if name not in must]
+        or_else = f", or leave {' and '.join(spared)} out of the release" if spared else ""
+        raise TableError(
+            f"Columns that the release needs differ from the first row of their household: {each}. "
+            "A household is one record: give all its rows one value, such as a sum or a mean"
+            f"{or_else}."
+        )
     rows = np.sort(first)
     kept = frame.drop(columns=list(differs)).iloc[rows]
     if plain_index(frame.index):
         kept = kept.reset_index(drop=True)
-    found = as_read_of(frame)
-    if found is not None:
-        kept.attrs[AS_READ] = found.of(rows)
+    stood = as_read_of(frame)
+    if stood is not None:
+        kept.attrs[AS_READ] = stood.of(rows)
     made = Households(household, len(frame), tuple(map(str, differs)))
     return kept, made, rows
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, TableError, describe_rows
-from dsstan.table.columns import as_numbers, did_you_mean
+from dsstan.table.columns import did_you_mean, to_numbers_in_words
 
 __all__ = ["check_survey_column", "survey_weights_of"]
 
@@ -33,7 +33,7 @@ def survey_weights_of(table: pd.DataFrame, column: str) -> Floats:
     if not kind.is_numeric_dtype(values.dtype) or kind.is_bool_dtype(values.dtype):
         raise TableError(
             f"Survey weights must be positive numbers, and column {column!r} has dtype "
-            f"{values.dtype}. {as_numbers(values)}"
+            f"{values.dtype}. {to_numbers_in_words(values)}"
         )
     weights: Floats = values.to_numpy(dtype=np.float64, na_value=np.nan)
     for bad, what in (

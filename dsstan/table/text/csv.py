@@ -13,7 +13,8 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 
-from dsstan.core.errors import InputError, ReleaseError, describe_rows
+from dsstan.core.errors import DsstanWarning, InputError, ReleaseError, describe_rows
+from dsstan.core.spelling import spelled
 from dsstan.table.as_read import AS_READ
 from dsstan.table.sizes import MOST_COLUMNS, check_most
 from dsstan.table.text.dialect import PLAIN, Dialect, Quotes, TextAsRead
@@ -78,6 +79,13 @@ def read_csv(
     table = pd.DataFrame(
         {name: _typed(texts[name], name in needed, dialect) for name in header}, columns=header
     )
+    for word in dialect.na:
+        if not (texts == word).to_numpy().any():
+            warnings.warn(
+                f"{spelled('na', [word])} is in no cell of {path.name}: give it as it stands there",
+                DsstanWarning,
+                stacklevel=2,
+            )
     if len(header) == 1 or any(_is_text(table[c]) and may_be_numbers(texts[c]) for c in needed):
         refuse_another_dialect(path, used, dialect)
     table.attrs[AS_READ] = _as_read(path, texts, table, dialect)
