@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from dsstan.covariance.approximations import EXACT
 from dsstan.covariance.likelihood_surface import Surface, build_surface
 from dsstan.engines import SamplerSettings
 from dsstan.engines.base import jsonable
@@ -79,7 +80,7 @@ def counts(outcome: str) -> dict[str, Any]:
     priors = CountPriors().resolve(law, np.asarray(problem.X), problem.d_max)
     shift = np.zeros(problem.n_records)
     settings = SamplerSettings()
-    task = Task(problem, law, shift, A, "exponential", priors, None, settings, 1, "", False)
+    task = Task(problem, law, shift, A, "exponential", EXACT, priors, None, settings, 1, "", False)
     return task.stan_data(draw_latent=True)
 
 

@@ -414,5 +414,5 @@ def test_an_interruption_ends_all_chains_at_their_next_step(monkeypatch):
     seeds = np.random.SeedSequence(1).spawn(2)
     none: Any = None
     with pytest.raises(KeyboardInterrupt):
-        sample(*(none, none, none, seeds), warmup=1, samples=99, workers=2, advance=interrupted)
+        sample(*(none, none, seeds), warmup=1, samples=99, workers=2, advance=interrupted)
     assert steps < 2_000

@@ -11,7 +11,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
+from dsstan.covariance.approximations import EXACT
 from dsstan.covariance.correlation import CORRELATIONS, correlation
+from dsstan.covariance.vecchia.site_process import ExactCorrection
 from dsstan.engines import STAN_ENGINES, SamplerSettings
 from dsstan.engines.programs import Program
 from dsstan.models.counts.outcomes import OUTCOMES
@@ -71,6 +73,7 @@ def task_of(outcome: str, kind: str, i: int) -> Task:
         offset,
         smoothing(np.inf if i == 1 else 0.0, np.array(own["a"])),
         kind,
+        EXACT,
         priors_of(i).resolve(law, np.asarray(problem.X), problem.d_max),
         None,
         SamplerSettings(),
@@ -110,17 +113,16 @@ def sampler(outcome: str, kind: str, i: int) -> float:
     own = inputs("counts")["points"]
     task = task_of(outcome, kind, i)
     model, v, w = task.model(), own["sigma_sq"][i], np.array(own["w"][i])
-    theta = np.log([own["phi"][i], v, *([own["size"][i]] if task.law.dispersed else [])])
-    frame = model.frame(theta, model.start)
-    u = np.empty(model.M)
-    u[: model.P] = np.array(own["beta"][i]) / model.beta_scale
-    factor = model.factor(float(theta[0]))
-    u[model.P :] = solve_triangular(factor, w, lower=True) / np.sqrt(v)
-    value = model.log_joint(frame, u) + task.priors.log_prior(theta, held=False)
-    value -= 0.5 * model.M * np.log(2.0 * np.pi)
-    # u to beta and w, and log theta to theta.
-    value -= np.sum(np.log(model.beta_scale)) + np.sum(np.log(np.diag(factor)))
-    value -= 0.5 * model.m * np.log(v)
+    log_phi = float(np.log(own["phi"][i]))
+    theta = np.array(
+        [log_phi, np.log(v), *(np.log([own["size"][i]]) if task.law.dispersed else [])]
+    )
+    w = w[model.process.order]
+    x = np.concatenate([own["beta"][i], w])
+    value = model.log_joint(model.frame(theta, x), x) + task.priors.log_prior(theta, held=False)
+    value += ExactCorrection(model.process, log_phi, log_phi)(log_phi, v, w)
+    value -= 0.5 * model.M * np.log(2.0 * np.pi) + np.sum(np.log(model.beta_scale))
+    # log theta to theta.
     return float(value - np.sum(theta))
 
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
-from dsstan.covariance.approximations import Covariance
+from dsstan.covariance.approximations import Covariance, Vecchia
 from dsstan.engines import SamplerSettings
 from dsstan.models.arguments import check_arguments
 from dsstan.models.counts.input import check_counts, read_offset
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
 from dsstan.models.counts.priors import CountPriors, ResolvedCountPriors
-from dsstan.models.counts.runs import Task
+from dsstan.models.counts.runs import Task, correction_check
 from dsstan.models.finish import finish_fit
 from dsstan.models.predictive import Predictive
 from dsstan.models.result import Fit
@@ -32,6 +32,9 @@ __all__ = ["CountFit", "CountPriors", "fit_counts"]
 SAMPLERS = ("auto", "laplace", "nuts")
 WARMUP = {"laplace": 100, "nuts": SamplerSettings.warmup}
 """Iterations of warm-up by default."""
+MANY, FEWER = 400, 500
+"""Sites beyond which so many draws a chain are kept by default: each costs more, and no quantity
+of the posterior needs them."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,6 +58,8 @@ class CountFit(Fit):
         ``"laplace"`` or ``"nuts"``.
     details
         Of the first: Hamiltonian steps a trajectory in each chain.
+    corrected
+        Share of its steps to the exact covariance that were accepted; 1 where none was needed.
     """
 
     priors: ResolvedCountPriors = field(repr=False)  # type: ignore[assignment]
@@ -65,6 +70,7 @@ class CountFit(Fit):
     shift: Floats = field(repr=False, default_factory=lambda: np.zeros(0))
     sampler: str = "laplace"
     details: tuple[float, ...] = ()
+    corrected: float = 1.0
 
     @property
     def outcome(self) -> str:  # type: ignore[override]
@@ -87,6 +93,7 @@ class CountFit(Fit):
             "offset_is": self.offset_is,
             "method": self.sampler,
             "hamiltonian_steps": list(self.details),
+            "exact_steps_accepted": self.corrected,
         }
 
     @property
@@ -151,7 +158,7 @@ def fit_counts(
     engine: str = "auto",
     chains: int = SamplerSettings.chains,
     warmup: int | None = None,
-    samples: int = SamplerSettings.samples,
+    samples: int | None = None,
     adapt_delta: float = SamplerSettings.adapt_delta,
     max_treedepth: int = SamplerSettings.max_treedepth,
     seed: int | None = None,
@@ -178,21 +185,24 @@ def fit_counts(
     phi
         Decay to hold instead; also in an unrestricted fit.
     covariance
-        ``"exact"``, which is also ``"auto"``: counts have no approximation.
+        ``"exact"``, ``"vecchia"`` or a :class:`dsstan.covariance.approximations.Vecchia`;
+        ``"auto"`` is exact up to 2000 informing records.
     priors
         See :class:`CountPriors`; by default those of ``start``.
     sampler
         ``"laplace"``: whitened coordinates from Laplace's approximation, corrected to the exact
-        posterior, in this process. ``"nuts"``: the Stan program, w as a parameter. ``"auto"``
-        is the first.
+        posterior, in this process. ``"nuts"``: the Stan program, w as a parameter, under the exact
+        covariance. ``"auto"`` is the first.
     engine
         What runs the Stan program under ``"nuts"``.
     warmup
         Iterations before them; by default 100 under ``"laplace"``, whose chains start in the
         approximate posterior, and 1000 under ``"nuts"``.
+    samples
+        Draws a chain; by default 1000, and 500 under ``"laplace"`` beyond 400 sites.
     adapt_delta, max_treedepth
         Settings of ``"nuts"``.
-    weights, gamma, cov_model, chains, samples, seed, progress
+    weights, gamma, cov_model, chains, seed, progress
         As for :func:`dsstan.fit`.
 
     Returns
@@ -215,6 +225,9 @@ def fit_counts(
         raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}")
     method = "laplace" if sampler == "auto" else sampler
     _check_start(start, outcome, offset, offset_is)
+    if samples is None:
+        many = method == "laplace" and problem.n_sites > MANY
+        samples = FEWER if many else SamplerSettings.samples
     settings = SamplerSettings(
         chains,
         WARMUP[method] if warmup is None else warmup,
@@ -238,19 +251,19 @@ def fit_counts(
         label="{} fit of counts",
         alone=("phi",),
         outcome=None,
-        exact_only="fit_counts",
         usual_priors=CountPriors,
         law=law,
     )
+    _check_covariance(request.covariance, method)
     A, resolved, held = request.A, request.priors, request.phi_held
-    model = (problem, law, shift, A, request.cov_model, resolved, held)
+    model = (problem, law, shift, A, request.cov_model, request.covariance, resolved, held)
     task = Task(*model, settings, request.seed, request.label, progress)
-    run = task.laplace() if method == "laplace" else task.nuts(engine, request)
+    run, corrected = task.laplace() if method == "laplace" else task.nuts(engine, request)
     return finish_fit(
         CountFit,
         request,
         run,
-        checks=[task.effect_check(run)],
+        checks=[task.effect_check(run), *correction_check(corrected)],
         watched={"log_likelihood": task.log_likelihood(run.draws)},
         model=outcome,
         offset=offset,
@@ -258,7 +271,22 @@ def fit_counts(
         shift=shift,
         sampler=method,
         details=run.details,
+        corrected=corrected,
     )
+
+
+def _check_covariance(covariance: Covariance, method: str) -> None:
+    """Counts have the exact covariance and Vecchia's, the Stan programs the exact one."""
+    if isinstance(covariance, Vecchia) and method == "nuts":
+        raise InputError(
+            'sampler="nuts" runs the Stan program, which has the exact covariance: give '
+            'covariance="exact", or leave sampler out'
+        )
+    if covariance.approximate and not isinstance(covariance, Vecchia):
+        raise InputError(
+            f"fit_counts has the exact covariance and Vecchia's, not {covariance}: give "
+            'covariance="exact" or covariance="vecchia"'
+        )
 
 
 def _check_start(start: Fit | None, *model: str | None) -> None:

@@ -8,23 +8,27 @@
    :class:`dsstan.models.counts.whitened.WhitenedModel`. theta moves by Metropolis steps with z
    kept: from q alone where these are mostly accepted, else to neighbours too, in half of such steps
    with w kept in units of its prior. Then z moves by Hamiltonian steps, split into the exact
-   rotation of N(0, I) and kicks of what is left. All leave the exact posterior invariant, however
-   rough the approximation is.
+   rotation of N(0, I) and kicks of what is left. All leave the exact posterior under the Vecchia
+   process invariant, however rough the approximation is.
+4. Where the covariance is exact, a pair of these moves is the proposal of a Metropolis step whose
+   ratio is that of the exact density of w and the Vecchia process's (Liu 2001, *Monte Carlo
+   Strategies in Scientific Computing*, section 9.4.3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats
+from dsstan.covariance.vecchia.site_process import ExactCorrection
 from dsstan.models.counts.proposal import LogPrior, Proposal
-from dsstan.models.counts.whitened import WhitenedModel, turn
+from dsstan.models.counts.whitened import Frame, WhitenedModel, turn
 
 GOOD = 0.5
 """Acceptance of proposals from the histogram in warm-up from which on all are such."""
@@ -45,9 +49,11 @@ class Chain:
     theta, beta, w
         Shapes (samples, q), (samples, P) and (samples, m).
     sampler
-        Acceptance, whether theta moved, divergence and energy; shape (samples, 4).
+        Acceptance, 0, divergence and energy; shape (samples, 4).
     kicks
         Hamiltonian steps a trajectory.
+    moved, corrected
+        Share of theta's proposals accepted, and of the steps to the exact covariance.
     """
 
     theta: Floats
@@ -55,12 +61,81 @@ class Chain:
     w: Floats
     sampler: Floats
     kicks: int
+    moved: float
+    corrected: float
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where a chain is: z and x at the frame of theta, and the log density of theta and z."""
+
+    theta: Floats
+    frame: Frame
+    z: Floats
+    x: Floats
+    joint: float
+    prior: float
+
+    @property
+    def value(self) -> float:
+        """Log density of (theta, z)."""
+        return self.joint + self.frame.log_det + self.prior
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The moves of a chain under the Vecchia process.
+
+    Attributes
+    ----------
+    model, proposal, log_prior
+        The model, where theta is proposed, and its log prior density.
+    """
+
+    model: WhitenedModel
+    proposal: Proposal
+    log_prior: LogPrior
+
+    def begin(self, rng: np.random.Generator) -> _State:
+        """A draw of the approximate posterior."""
+        theta = self.proposal.draw(rng)
+        frame = self.proposal.frame(self.model, theta)
+        return self._at(theta, frame, rng.standard_normal(self.model.M))
+
+    def _at(self, theta: Floats, frame: Frame, z: Floats) -> _State:
+        x = self.model.place(frame, z)
+        return _State(theta, frame, z, x, self.model.log_joint(frame, x), self.log_prior(theta))
+
+    def jump(self, now: _State, rng: np.random.Generator) -> _State:
+        """theta from the histogram, z kept."""
+        theta = self.proposal.draw(rng)
+        new = self._at(theta, self.proposal.frame(self.model, theta), now.z)
+        log_ratio = self.proposal.log_density(now.theta) - self.proposal.log_density(theta)
+        accepted = np.log(rng.random()) < new.value - now.value + log_ratio
+        return new if accepted else now
+
+    def step(self, now: _State, rng: np.random.Generator, *, by_prior: bool) -> _State:
+        """theta to a neighbour, with z kept or with w kept in units of its prior."""
+        model, free = self.model, rng.standard_normal(now.theta.size)
+        theta = now.theta + LOCAL_STEP * self.proposal.spread * free
+        if not np.all((theta >= self.proposal.low) & (theta <= self.proposal.high)):
+            return now
+        frame = self.proposal.frame(model, theta)
+        if not by_prior:
+            new = self._at(theta, frame, now.z)
+            return new if np.log(rng.random()) < new.value - now.value else now
+        x = model.prior_place(frame, now.x, model.prior_find(now.frame, now.x))
+        joint, prior = model.log_joint(frame, x), self.log_prior(theta)
+        log_ratio = joint + frame.log_scale + prior
+        log_ratio -= now.joint + now.frame.log_scale + now.prior
+        if np.log(rng.random()) < log_ratio:
+            return _State(theta, frame, model.find(frame, x), x, joint, prior)
+        return now
 
 
 def sample_chain(
-    model: WhitenedModel,
-    proposal: Proposal,
-    log_prior: LogPrior,
+    moves: Moves,
+    correction: ExactCorrection | None,
     seed: np.random.SeedSequence,
     *,
     warmup: int,
@@ -68,63 +143,60 @@ def sample_chain(
     advance: Callable[[], None] | None = None,
 ) -> Chain:
     """One chain of (theta, z)."""
-    rng = np.random.default_rng(seed)
-    theta = proposal.draw(rng)
-    frame = proposal.frame(model, theta)
-    z = rng.standard_normal(model.M)
-    u = frame.place(z)
-    value = model.log_joint(frame, u) + frame.log_det + log_prior(theta)
-    kicks, local = FEWEST_KICKS, 0.5
+    rng, model = np.random.default_rng(seed), moves.model
+    state = moves.begin(rng)
+    kicks, local, gap = FEWEST_KICKS, 0.5, 0.0
     window: list[float] = []
-    global_jumps: list[bool] = []
+    jumps: list[bool] = []
+    corrected: list[bool] = []
     kept: list[tuple[Floats, ...]] = []
     for iteration in range(warmup + samples):
         if iteration == warmup:
-            local = 0.0 if np.mean(global_jumps or [True]) >= GOOD else LOCAL_SHARE
+            local = 0.0 if np.mean(jumps or [True]) >= GOOD else LOCAL_SHARE
+            gap = _gap(correction, model, state)
         near = rng.random() < local
         if near:
-            new_theta = theta + LOCAL_STEP * proposal.spread * rng.standard_normal(theta.size)
+            new = moves.step(state, rng, by_prior=bool(iteration % 2))
         else:
-            new_theta = proposal.draw(rng)
-        jumped = False
-        if np.all((new_theta >= proposal.low) & (new_theta <= proposal.high)):
-            # z is kept; in every other local step u, which says w in units of its prior.
-            by_prior = near and bool(iteration % 2)
-            new_frame = proposal.frame(model, new_theta)
-            new_u = u if by_prior else new_frame.place(z)
-            new_value = model.log_joint(new_frame, new_u) + new_frame.log_det
-            new_value += log_prior(new_theta)
-            log_ratio = new_value - value
-            if by_prior:
-                log_ratio += frame.log_det - new_frame.log_det
-            elif not near:
-                log_ratio += proposal.log_density(theta) - proposal.log_density(new_theta)
-            jumped = bool(np.log(rng.random()) < log_ratio)
-            if jumped:
-                z = new_frame.find(new_u) if by_prior else z
-                theta, frame, u, value = new_theta, new_frame, new_u, new_value
-        if not near:
-            global_jumps.append(jumped)
-        z, u, value, accept, energy, wild = turn(model, frame, z, u, value, kicks, rng)
-        if iteration >= warmup:
-            beta, w = model.natural(theta, u)
-            kept.append((theta, beta, w, np.array([accept, jumped, wild, energy])))
-        else:
+            new = moves.jump(state, rng)
+            jumps.append(new is not state)
+        z, x, joint, accept, energy, wild = turn(
+            model, new.frame, new.z, new.x, new.joint, kicks, rng
+        )
+        energy -= new.value - new.joint
+        new = replace(new, z=z, x=x, joint=joint)
+        if iteration < warmup:
+            state = new
             window.append(accept)
             if len(window) == WINDOW:
                 if np.mean(window) < ACCEPT and kicks < MOST_KICKS:
                     kicks = int(np.ceil(1.5 * kicks))
                 window = []
+        else:
+            new_gap = _gap(correction, model, new)
+            if correction is None or np.log(rng.random()) < new_gap - gap:
+                state, gap = new, new_gap
+            corrected.append(state is new)
+            stats = np.array([accept, 0.0, wild, energy])
+            kept.append((state.theta, *model.natural(state.x), stats))
         if advance is not None:
             advance()
-    thetas, betas, effects, stats = (np.array(column) for column in zip(*kept, strict=True))
-    return Chain(thetas, betas, effects, stats, kicks)
+    thetas, betas, effects, told = (np.array(column) for column in zip(*kept, strict=True))
+    moved = float(np.mean(jumps or [True]))
+    return Chain(thetas, betas, effects, told, kicks, moved, float(np.mean(corrected)))
+
+
+def _gap(correction: ExactCorrection | None, model: WhitenedModel, state: _State) -> float:
+    """Log density of w under the exact covariance less that of the Vecchia process."""
+    if correction is None:
+        return 0.0
+    log_phi, log_sigma_sq = map(float, state.theta[:2])
+    return correction(log_phi, float(np.exp(log_sigma_sq)), state.x[model.P :])
 
 
 def sample(
-    model: WhitenedModel,
-    proposal: Proposal,
-    log_prior: LogPrior,
+    moves: Moves,
+    correction: ExactCorrection | None,
     seeds: list[np.random.SeedSequence],
     *,
     warmup: int,
@@ -148,9 +220,8 @@ def sample(
 
     def one(seed: np.random.SeedSequence) -> Chain:
         return sample_chain(
-            model,
-            proposal,
-            log_prior,
+            moves,
+            correction,
             seed,
             warmup=warmup,
             samples=samples,

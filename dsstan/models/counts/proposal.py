@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from scipy.optimize import minimize
 
 from dsstan.core.arrays import Floats
 from dsstan.models.counts.whitened import Frame, WhitenedModel, turn
@@ -16,16 +18,20 @@ from dsstan.models.counts.whitened import Frame, WhitenedModel, turn
 LogPrior = Callable[[Floats], float]
 Pilot = tuple[Floats, Floats]
 
-COARSE = {2: (7, 12), 3: (5, 7, 5)}
+COARSE = {2: (7, 12), 3: (5, 7, 7)}
 """Nodes over the whole range, in log phi, log sigma_sq and the log dispersion, by dimension."""
 FINE = {2: (12, 12), 3: (8, 8, 7)}
 """Chebyshev nodes over the part that matters."""
-CELLS = {2: 96, 3: 36}
+CELLS = {2: 160, 3: 48}
 """Cells of the histogram in each direction."""
 DROP = 12.0
 """What lies so far below the mode in log density counts as not mattering."""
 ANYWHERE = 0.03
 """Share of proposals that are uniform over the whole range: the chain can reach all of it."""
+CLIMB = 60
+"""Most points on the way from the best coarse node to the top."""
+REACH = 5.5
+"""The part that matters has so many sds of a quadratic at the top on either side, or one step."""
 PILOT = (32, 3)
 """Draws of z at one theta that correct the approximation at the others, and turns between."""
 PILOT_KICKS = 6
@@ -44,9 +50,9 @@ class Proposal:
     log_mass
         Log probability of each cell, q axes.
     modes
-        Chebyshev coefficients of the mode of the linear predictor, q axes and (N,).
+        Chebyshev coefficients of the mode of x = (beta, w), q axes and (M,).
     coarse, coarse_modes
-        Nodes over the whole range (K, q), and the modes there (K, N).
+        Nodes over the whole range (K, q), and the modes there (K, M).
     """
 
     low: Floats
@@ -105,12 +111,13 @@ class Proposal:
         return bool(np.all((theta >= self.box_low) & (theta <= self.box_high)))
 
     def frame(self, model: WhitenedModel, theta: Floats) -> Frame:
-        """The frame at theta: one Newton step from the interpolated mode, or many from afar."""
+        """The frame at theta: one step from the interpolated mode, or from afar about the mode."""
         if self.inside(theta):
             near = _interpolate(self.modes, theta, self.box_low, self.box_high)
-            return model.frame(theta, near, steps=1)
+            frame = model.frame(theta, near)
+            return replace(frame, centre=near + model.newton_step(frame, near)[0])
         nearest = int(np.argmin(np.sum((self.coarse - theta) ** 2, axis=1)))
-        return model.frame(theta, self.coarse_modes[nearest])
+        return model.mode_frame(theta, self.coarse_modes[nearest])
 
 
 def run_pilot(model: WhitenedModel, frame: Frame) -> Pilot:
@@ -121,15 +128,15 @@ def run_pilot(model: WhitenedModel, frame: Frame) -> Pilot:
     """
     rng = np.random.default_rng(0)
     z = np.zeros(model.M)
-    u = frame.place(z)
-    value = model.log_joint(frame, u)
+    x = model.place(frame, z)
+    value = model.log_joint(frame, x)
     draws, logs = [], []
     for _ in range(PILOT[0]):
         for _ in range(PILOT[1]):
-            z, u, value, *_ = turn(model, frame, z, u, value, PILOT_KICKS, rng)
+            z, x, value, *_ = turn(model, frame, z, x, value, PILOT_KICKS, rng)
         draws.append(z)
         logs.append(value)
-    return np.asfortranarray(np.array(draws).T), np.array(logs)
+    return np.array(draws), np.array(logs)
 
 
 def proposal_nodes(low: Floats, high: Floats) -> tuple[int, int]:
@@ -138,11 +145,116 @@ def proposal_nodes(low: Floats, high: Floats) -> tuple[int, int]:
     return (1 if low[0] == high[0] else first, math.prod(others))
 
 
+@dataclass
+class _Surface:
+    """Laplace's approximation of the log posterior of theta at many points."""
+
+    model: WhitenedModel
+    log_prior: LogPrior
+    workers: int
+    advance: Callable[[float], None] | None
+    total: int
+    done: int = 0
+
+    def at(self, theta: Floats, x: Floats, pilot: Pilot | None = None) -> tuple[float, Floats]:
+        """Its value and the mode of x, which is looked for from ``x`` on."""
+        frame = self.model.mode_frame(theta, x)
+        value = frame.log_det + self.log_prior(theta)
+        if pilot is None:
+            value += self.model.log_joint(frame, frame.centre)
+        else:
+            value += self.model.log_mean_joint(frame, *pilot)
+        self.done += 1
+        if self.advance is not None:
+            self.advance(min(1.0, self.done / self.total))
+        return value, frame.centre
+
+    def on(
+        self, axes: list[Floats], x: Floats, pilot: Pilot | None = None
+    ) -> tuple[Floats, Floats]:
+        """Values (K,) and modes (K, M) on a grid, each value of the first axis in a thread.
+
+        Every row starts from ``x`` and goes on from point to point, so that no number depends on
+        how many there are.
+        """
+
+        def row(thetas: Floats) -> list[tuple[float, Floats]]:
+            near, out = x, []
+            for theta in thetas:
+                value, near = self.at(theta, near, pilot)
+                out.append((value, near))
+            return out
+
+        with ThreadPoolExecutor(self.workers) as pool:
+            rows = list(pool.map(row, np.split(_grid(axes), axes[0].size)))
+        values, modes = zip(*(point for each in rows for point in each), strict=True)
+        return np.array(values), np.array(modes)
+
+    def climb(
+        self, theta: Floats, x: Floats, step: Floats, low: Floats, high: Floats
+    ) -> tuple[Floats, float, Floats, Floats]:
+        """The top from a point on: theta, its value and mode, and the sds of a quadratic there.
+
+        Where the data are many the posterior is a ridge that a coarse grid does not see.
+        """
+        free = step > 0
+        points: list[Floats] = []
+        values: list[float] = []
+        modes = [x]
+
+        def fall(some: Floats) -> float:
+            here = theta.copy()
+            here[free] = some
+            value, mode = self.at(here, modes[int(np.argmax(values)) + 1] if values else x)
+            points.append(here)
+            values.append(value)
+            modes.append(mode)
+            return -value
+
+        begin = np.clip(theta, low + 0.1 * step, high - 0.1 * step)[free]
+        simplex = begin + np.vstack([np.zeros(begin.size), np.diag(0.5 * step[free])])
+        out = simplex > high[free]
+        simplex[out] -= np.broadcast_to(step[free], simplex.shape)[out]
+        minimize(
+            fall,
+            begin,
+            method="Nelder-Mead",
+            bounds=list(zip(low[free], high[free], strict=True)),
+            options={"initial_simplex": simplex, "maxfev": CLIMB, "xatol": 0.02, "fatol": 0.2},
+        )
+        top = int(np.argmax(values))
+        sds = np.zeros(theta.size)
+        sds[free] = _quadratic_sds(
+            np.array(points)[:, free] - points[top][free], np.array(values) - values[top]
+        )
+        return points[top], values[top], modes[top + 1], sds
+
+
+def _quadratic_sds(steps: Floats, drops: Floats) -> Floats:
+    """Sds of the normal density whose log is fitted to points near the top; 0 where it is none."""
+    near = drops > -DROP
+    q = steps.shape[1]
+    first, second = np.triu_indices(q)
+    basis = np.hstack([steps[near], steps[near][:, first] * steps[near][:, second]])
+    if near.sum() <= basis.shape[1]:
+        return np.zeros(q)
+    found = np.linalg.lstsq(basis, drops[near], rcond=None)[0][q:]
+    bend = np.zeros((q, q))
+    bend[first, second] -= found
+    bend[second, first] -= found
+    values, vectors = np.linalg.eigh(bend)
+    if values.min() <= 0.0:
+        return np.zeros(q)
+    return np.asarray(np.sqrt(np.sum(vectors**2 / values, axis=1)))
+
+
 def build_proposal(
     model: WhitenedModel,
     log_prior: LogPrior,
     low: Floats,
     high: Floats,
+    *,
+    workers: int = 1,
     advance: Callable[[float], None] | None = None,
 ) -> Proposal:
     """Laplace's approximation over the range of theta; equal ends of the first where phi is
@@ -152,45 +264,28 @@ def build_proposal(
     coarse_shape = tuple(1 if held and k == 0 else n for k, n in enumerate(COARSE[q]))
     shape = tuple(1 if held and k == 0 else n for k, n in enumerate(FINE[q]))
     cells = tuple(1 if n == 1 else CELLS[q] for n in shape)
-    total, done = math.prod(coarse_shape) + math.prod(shape), 0
-
-    def evaluate(thetas: Floats, eta: Floats, pilot: Pilot | None) -> tuple[Floats, Floats]:
-        nonlocal done
-        values, modes = np.empty(len(thetas)), np.empty((len(thetas), eta.size))
-        for k, theta in enumerate(thetas):
-            frame = model.frame(theta, eta)
-            modes[k] = eta = model.eta(frame.H, frame.centre)
-            values[k] = frame.log_det + log_prior(theta)
-            if pilot is None:
-                values[k] += model.log_joint(frame, frame.centre)
-            else:
-                values[k] += model.log_mean_joint(frame, *pilot)
-            done += 1
-            if advance is not None:
-                advance(done / total)
-        return values, modes
-
+    total = math.prod(coarse_shape) + CLIMB + math.prod(shape)
+    surface = _Surface(model, log_prior, workers, advance, total)
     axes = [np.linspace(low[k], high[k], n) for k, n in enumerate(coarse_shape)]
     coarse = _grid(axes)
-    values, modes = evaluate(coarse, model.start, None)
-    matters = coarse[values > values.max() - DROP]
+    values, modes = surface.on(axes, model.start)
     step = np.array([axis[1] - axis[0] if axis.size > 1 else 0.0 for axis in axes])
-    box_low = np.maximum(matters.min(axis=0) - step, low)
-    box_high = np.minimum(matters.max(axis=0) + step, high)
-    nodes = [
-        0.5 * (box_low[k] + box_high[k]) + 0.5 * (box_high[k] - box_low[k]) * _nodes(n)
-        for k, n in enumerate(shape)
-    ]
     best = int(np.argmax(values))
-    fine_values, fine_modes = evaluate(
-        _grid(nodes), modes[best], run_pilot(model, model.frame(coarse[best], modes[best]))
-    )
-    surface = _coefficients(fine_values.reshape(shape), q)
+    top, height, mode, sds = surface.climb(coarse[best], modes[best], step, low, high)
+    matters = coarse[values > max(height, values.max()) - DROP]
+    reach = np.minimum(REACH * sds, step)
+    ends = np.vstack([matters - step, matters + step, top - reach, top + reach])
+    box_low, box_high = np.maximum(ends.min(axis=0), low), np.minimum(ends.max(axis=0), high)
+    middle, half = 0.5 * (box_low + box_high), 0.5 * (box_high - box_low)
+    nodes = [middle[k] + half[k] * _nodes(n) for k, n in enumerate(shape)]
+    pilot = run_pilot(model, model.mode_frame(top, mode))
+    fine_values, fine_modes = surface.on(nodes, mode, pilot)
+    table = _coefficients(fine_values.reshape(shape), q)
     for n in cells:  # each turn evaluates the first axis and puts it last
         centres = (np.arange(n) + 0.5) * 2.0 / n - 1.0
-        basis = chebyshev.chebvander(centres, surface.shape[0] - 1)
-        surface = np.moveaxis(np.tensordot(basis, surface, axes=(1, 0)), 0, -1)
-    mass = np.exp(np.maximum(surface - surface.max(), -50.0))
+        basis = chebyshev.chebvander(centres, table.shape[0] - 1)
+        table = np.moveaxis(np.tensordot(basis, table, axes=(1, 0)), 0, -1)
+    mass = np.exp(np.maximum(table - table.max(), -50.0))
     return Proposal(
         low=low,
         high=high,

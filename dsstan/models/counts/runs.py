@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from dsstan._version import __version__
 from dsstan.core.arrays import Floats
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import STARTS, stream
+from dsstan.covariance.approximations import Covariance, Vecchia
 from dsstan.covariance.correlation import correlation_code
+from dsstan.covariance.vecchia.neighbours import neighbours_of
+from dsstan.covariance.vecchia.site_process import ExactCorrection, SiteProcess
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models.arguments import Request
 from dsstan.models.checks.conditions import Check
-from dsstan.models.counts.laplace import sample
+from dsstan.models.counts.laplace import Moves, sample
 from dsstan.models.counts.outcomes import Outcome
 from dsstan.models.counts.priors import ResolvedCountPriors
 from dsstan.models.counts.proposal import build_proposal, proposal_nodes
@@ -30,6 +32,10 @@ from dsstan.table.problem import Problem
 NO_EFFECT = 0.03
 """sigma, in units of its prior's scale, below which there is next to no spatial effect."""
 LEANING, STUCK = 0.05, 0.5
+SELDOM, HARDLY = 0.3, 0.1
+"""Shares of steps to the exact covariance that may be accepted."""
+NEAR_EXACT = 20
+"""Neighbours of the Vecchia process that is corrected to the exact covariance."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Task:
     shift: Floats
     A: Floats
     cov_model: str
+    covariance: Covariance
     priors: ResolvedCountPriors
     held: float | None
     settings: SamplerSettings
@@ -51,39 +58,50 @@ class Task:
     def model(self) -> WhitenedModel:
         """The model as arrays."""
         p = self.problem
+        first = np.unique(p.site_index, return_index=True)[1]
+        chosen = self.covariance
+        m = chosen.neighbours if isinstance(chosen, Vecchia) else NEAR_EXACT
+        near = neighbours_of(p, first, max(1, min(m, first.size - 1)), "maxmin")
         return WhitenedModel(
             self.law,
             p.original(),
             self.shift,
             np.asarray(p.X),
             self.A,
-            cdist(p.unique_sites, p.unique_sites),
+            SiteProcess(p.unique_sites, near, self.cov_model),
             p.site_index,
             np.array(self.priors.beta_scale),
-            self.cov_model,
         )
 
-    def laplace(self) -> Run:
-        """Laplace's approximation, corrected; see :mod:`dsstan.models.counts.laplace`."""
+    def laplace(self) -> tuple[Run, float]:
+        """Laplace's approximation, corrected; see :mod:`dsstan.models.counts.laplace`.
+
+        And the smallest share, of all chains, of the steps to the exact covariance that were
+        accepted.
+        """
         model, settings = self.model(), self.settings
         low, high = self.priors.theta_range(self.held)
-        held = self.held is not None
+        held, workers = self.held is not None, min(settings.chains, os.cpu_count() or 1)
 
         def log_prior(theta: Floats) -> float:
             return self.priors.log_prior(theta, held=held)
 
         with progress_bar(f"{self.label}: surface", self.progress) as advance:
-            proposal = build_proposal(model, log_prior, low, high, advance)
+            proposal = build_proposal(model, log_prior, low, high, workers=workers, advance=advance)
+        ends, correction = (float(proposal.box_low[0]), float(proposal.box_high[0])), None
+        if not held:
+            model.process.tabulate(*ends)
+        if not (self.covariance.approximate or model.process.complete):
+            correction = ExactCorrection(model.process, *ends)
         seeds = stream(self.seed, STARTS, b"laplace").spawn(settings.chains)
         with progress_bar(f"{self.label}: sampling (dsstan)", self.progress) as advance:
             chains = sample(
-                model,
-                proposal,
-                log_prior,
+                Moves(model, proposal, log_prior),
+                correction,
                 seeds,
                 warmup=settings.warmup,
                 samples=settings.samples,
-                workers=min(settings.chains, os.cpu_count() or 1),
+                workers=workers,
                 advance=advance,
             )
         theta = np.stack([c.theta for c in chains])
@@ -96,21 +114,22 @@ class Task:
         if self.law.dispersed:
             draws["size"] = np.exp(theta[:, :, 2])
         stats = np.stack([c.sampler for c in chains])
-        stats[:, :, 1] = 0.0  # no tree is grown
-        return Run(
+        run = Run(
             draws,
             stats,
             "dsstan",
             f"dsstan {__version__}",
             self.law.program,
-            surface_error=None,  # the surface proposes; the posterior is exact whatever its error
+            # The surface proposes; what counts is the interpolated part of the correction.
+            surface_error=None if correction is None else correction.error,
             nodes=proposal_nodes(low, high),
             details=tuple(float(c.kicks) for c in chains),
         )
+        return run, min(c.corrected for c in chains)
 
-    def nuts(self, engine: str, request: Request) -> Run:
+    def nuts(self, engine: str, request: Request) -> tuple[Run, float]:
         """The Stan program, w a parameter that is not centred."""
-        return run_program(
+        run = run_program(
             request,
             self.law.program,
             self.stan_data(),
@@ -120,6 +139,7 @@ class Task:
             latent=self.problem.n_sites,
             surface_error=None,
         )
+        return run, 1.0
 
     @property
     def _size(self) -> tuple[str, ...]:
@@ -182,3 +202,19 @@ class Task:
             size = float(draws["size"][index]) if self.law.dispersed else 1.0
             out[index] = self.law.log_likelihood(y, eta, float(np.log(size)))
         return out
+
+
+def correction_check(accepted: float) -> list[Check]:
+    """Whether steps to the exact covariance are accepted; none where there were no such steps."""
+    if accepted == 1.0:
+        return []
+    return [
+        Check(
+            "exact steps accepted",
+            accepted,
+            f"at least {SELDOM:g}, and at least {HARDLY:g} to pass",
+            "failure" if accepted < HARDLY else "warning" if accepted < SELDOM else "ok",
+            advice='fit with covariance="vecchia" and some 30 neighbours',
+            condition="not-converged",
+        )
+    ]

@@ -4,31 +4,32 @@ The model, for N records at m sites::
 
     y_i ~ p(y_i | eta_i),   eta = offset + X beta + A w[site],   w ~ N(0, sigma_sq R(phi))
 
-theta is (log phi, log sigma_sq), and the log of the dispersion where the outcome has one. With
-L L' = R(phi), beta and w are linear in u ~ N(0, I), so that ``eta = offset + H(theta) u``. At each
-theta Newton's method finds the mode of u and the Cholesky factor C of its precision there
-(Laplace's approximation, Tierney and Kadane 1986); ``u = mode + C'^-1 z`` then makes (theta, z)
-nearly independent, z nearly N(0, I), however informative the data are. The map is exact: only its
-usefulness rests on the approximation.
+theta is (log phi, log sigma_sq), and the log of the dispersion where the outcome has one. w is a
+Vecchia process (:mod:`dsstan.covariance.vecchia.site_process`). Given data it is nearly one again,
+so that at each theta Laplace's approximation (Tierney and Kadane 1986) is a map from z to
+x = (beta, w), built of sparse triangular factors, under which z is nearly N(0, I) and nearly
+independent of theta, however informative the data are. The determinant of the map is exact: only
+its usefulness rests on the approximation.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, lapack
+from scipy.linalg import cholesky, solve_triangular
 
 from dsstan.core.arrays import Floats
-from dsstan.covariance.correlation import correlation
-from dsstan.covariance.latent import correlation_factor
+from dsstan.covariance.vecchia.site_process import SiteProcess, Weights
 from dsstan.models.counts.outcomes import Outcome
 
 NEWTON_STEPS = 50
-NEWTON_CLOSE = 1e-8
+NEWTON_CLOSE = 1e-3
 """Newton stops where a step would raise the log density by less."""
+
+GRADIENTS = 3
+"""Conjugate gradients for each coefficient of a frame."""
 
 WILD = 1000.0
 """Error of the energy from which on a trajectory counts as divergent, as in Stan."""
@@ -42,35 +43,32 @@ class Frame:
 
     Attributes
     ----------
-    H
-        Linear map from u to the linear predictor, shape (N, M).
+    process
+        B and the variances of w before the data, sigma_sq in them.
     log_size
         Log dispersion; 0 where there is none.
     centre
-        Mode of u, shape (M,).
-    C
-        Lower Cholesky factor of the precision of u, shape (M, M).
+        About the mode of x = (beta, w), shape (P + m,).
+    given
+        B and the variances of w given the data and beta.
+    slope
+        By how much w falls where a coefficient rises, shape (m, P).
+    root
+        Lower Cholesky factor of the precision of beta, shape (P, P).
     log_det
-        Log determinant of the map from z to u.
+        Log determinant of the map from z to x.
+    log_scale
+        Log determinant of the map from independent normals to w before the data.
     """
 
-    H: Floats
+    process: Weights
     log_size: float
     centre: Floats
-    C: Floats
+    given: Weights
+    slope: Floats
+    root: Floats
     log_det: float
-
-    def place(self, z: Floats) -> Floats:
-        """u at z."""
-        return np.asarray(self.centre + blas.dtrsv(self.C, z, lower=1, trans=1))
-
-    def find(self, u: Floats) -> Floats:
-        """z at u, the inverse of :meth:`place`."""
-        return np.asarray(blas.dtrmv(self.C, u - self.centre, lower=1, trans=1))
-
-    def pull(self, gradient: Floats) -> Floats:
-        """Gradient by z of a gradient by u."""
-        return np.asarray(blas.dtrsv(self.C, gradient, lower=1))
+    log_scale: float
 
 
 class WhitenedModel:
@@ -82,12 +80,12 @@ class WhitenedModel:
         Likelihood and link.
     y, offset, X, A
         Response, offset on the link scale, design matrix and diagonal of A, N rows.
-    d_sites, site
-        Distances between the m sites (m, m), and the site of each record (N,).
+    process
+        Of w at the m sites.
+    site
+        Site of each record, (N,), as they are numbered outside the process.
     beta_scale
         Standard deviations of the normal priors of the coefficients, shape (P,).
-    cov_model
-        Name of the correlation function.
     """
 
     def __init__(
@@ -97,115 +95,166 @@ class WhitenedModel:
         offset: Floats,
         X: Floats,
         A: Floats,
-        d_sites: Floats,
+        process: SiteProcess,
         site: NDArray[np.int64],
         beta_scale: Floats,
-        cov_model: str,
     ) -> None:
         self.outcome, self.y, self.offset = outcome, y, offset
-        self.A, self.d_sites, self.site = A, d_sites, site
-        self.beta_scale, self.cov_model = beta_scale, cov_model
-        self.XS = X * beta_scale
-        self.P, self.m = int(X.shape[1]), len(d_sites)
-        self.start = outcome.start(y)
-        self.factor = lru_cache(maxsize=8)(self._factor)
+        self.X, self.A, self.process, self.beta_scale = X, A, process, beta_scale
+        self.P, self.m = int(X.shape[1]), process.order.size
+        self.place_of = np.argsort(process.order)
+        self.site = self.place_of[site]
 
     @property
     def M(self) -> int:
-        """Length of u."""
+        """Length of x and z."""
         return self.P + self.m
 
-    def _factor(self, log_phi: float) -> Floats:
-        """F with F F' = R(phi) among the sites."""
-        return correlation_factor(correlation(self.d_sites, float(np.exp(log_phi)), self.cov_model))
+    @property
+    def start(self) -> Floats:
+        """x where Newton's method may begin: least squares of a value near each record."""
+        near = self.outcome.start(self.y) - self.offset
+        return np.concatenate([np.linalg.lstsq(self.X, near, rcond=None)[0], np.zeros(self.m)])
 
-    def design(self, theta: Floats) -> Floats:
-        """H: eta = offset + H u."""
-        H = np.empty((self.y.size, self.M), order="F")
-        H[:, : self.P] = self.XS
-        factor = self.factor(float(theta[0]))
-        H[:, self.P :] = (np.exp(0.5 * theta[1]) * self.A)[:, None] * factor[self.site]
-        return H
+    def at_sites(self, values: Floats) -> Floats:
+        """Sums over the records of each site."""
+        return np.asarray(np.bincount(self.site, weights=values, minlength=self.m))
 
-    def natural(self, theta: Floats, u: Floats) -> tuple[Floats, Floats]:
-        """beta (P,) and w at the sites (m,)."""
-        w = np.exp(0.5 * theta[1]) * (self.factor(float(theta[0])) @ u[self.P :])
-        return self.beta_scale * u[: self.P], np.asarray(w)
+    def natural(self, x: Floats) -> tuple[Floats, Floats]:
+        """beta (P,) and w at the sites (m,), as these are numbered outside the process."""
+        return x[: self.P].copy(), x[self.P :][self.place_of]
 
-    def eta(self, H: Floats, u: Floats) -> Floats:
+    def eta(self, x: Floats) -> Floats:
         """Linear predictor, shape (N,)."""
-        return np.asarray(self.offset + blas.dgemv(1.0, H, u))
+        return np.asarray(self.offset + self.X @ x[: self.P] + self.A * x[self.P :][self.site])
 
-    def log_joint(self, frame: Frame, u: Floats) -> float:
-        """log p(y | u) - u'u / 2: the log joint density of y and u but a constant."""
-        return self._log_joint(frame.H, frame.log_size, u)
+    def log_joint(self, frame: Frame, x: Floats) -> float:
+        """log p(y, x | theta) but a constant."""
+        value = self.outcome.log_likelihood(self.y, self.eta(x), frame.log_size)
+        value -= 0.5 * float(np.sum((x[: self.P] / self.beta_scale) ** 2)) + frame.log_scale
+        return value - 0.5 * float(np.sum(self.prior_find(frame, x) ** 2))
 
-    def _log_joint(self, H: Floats, log_size: float, u: Floats) -> float:
-        value = self.outcome.log_likelihood(self.y, self.eta(H, u), log_size)
-        return value - 0.5 * float(u @ u)
+    def gradient(self, frame: Frame, x: Floats) -> Floats:
+        """Gradient of :meth:`log_joint` by x."""
+        score, _ = self.outcome.slopes(self.y, self.eta(x), frame.log_size)
+        out = np.empty(self.M)
+        out[: self.P] = score @ self.X - x[: self.P] / self.beta_scale**2
+        out[self.P :] = self.at_sites(self.A * score)
+        out[self.P :] -= self.process.precision_times(frame.process, x[self.P :])
+        return out
 
-    def gradient(self, frame: Frame, u: Floats) -> Floats:
-        """Gradient of :meth:`log_joint` by u."""
-        score, _ = self.outcome.slopes(self.y, self.eta(frame.H, u), frame.log_size)
-        return np.asarray(blas.dgemv(1.0, frame.H, score, trans=1)) - u
+    def frame(self, theta: Floats, centre: Floats) -> Frame:
+        """The frame at one theta about one x, a function of the arguments alone."""
+        log_size = float(theta[2]) if self.outcome.dispersed else 0.0
+        weights, variance = self.process.weights(float(theta[0]))
+        process = weights, float(np.exp(theta[1])) * variance
+        _, information = self.outcome.slopes(self.y, self.eta(centre), log_size)
+        observed = self.at_sites(self.A**2 * information)
+        given = self.process.given(process, observed)
+        slope = np.empty((self.m, self.P))
+        precision = np.diag(1.0 / self.beta_scale**2)
+        for j in range(self.P):
+            right = self.at_sites(self.A * information * self.X[:, j])
+            slope[:, j] = self._solve(process, observed, given, right)
+        left = self.X - self.A[:, None] * slope[self.site]
+        precision += (left * information[:, None]).T @ left
+        prior = np.stack([self.process.whiten(process, column) for column in slope.T])
+        root = cholesky(precision + prior @ prior.T, lower=True, check_finite=False)
+        log_det = 0.5 * float(np.sum(np.log(given[1]))) - float(np.sum(np.log(np.diag(root))))
+        log_scale = 0.5 * float(np.sum(np.log(process[1])))
+        return Frame(process, log_size, centre, given, slope, root, log_det, log_scale)
 
-    def frame(self, theta: Floats, eta: Floats, steps: int = NEWTON_STEPS) -> Frame:
-        """The frame at one theta, a function of the arguments alone.
+    def _solve(self, process: Weights, observed: Floats, given: Weights, right: Floats) -> Floats:
+        """The precision of w given the data, inverted, times a vector.
 
-        Newton's method starts at the linear predictor ``eta``, shape (N,), and takes at most
-        ``steps`` steps: from a mode that is nearly right one is enough.
+        By a few conjugate gradients: coefficients and w would depend on one another in
+        whitened coordinates by as much as is missing, times the root of the number of records.
         """
-        H, log_size = self.design(theta), float(theta[2]) if self.outcome.dispersed else 0.0
-        # The first step is that of iteratively reweighted least squares: it needs no u.
-        score, weight = self.outcome.slopes(self.y, eta, log_size)
-        C = self._precision(H, weight)
-        right = blas.dgemv(1.0, H, weight * (eta - self.offset) + score, trans=1)
-        u = lapack.dpotrs(C, right, lower=1)[0]
-        value = self._log_joint(H, log_size, u)
-        for _ in range(steps - 1):
-            score, weight = self.outcome.slopes(self.y, self.eta(H, u), log_size)
-            C = self._precision(H, weight)
-            gradient = blas.dgemv(1.0, H, score, trans=1) - u
-            step = lapack.dpotrs(C, gradient, lower=1)[0]
-            size = 1.0
-            if float(gradient @ step) < NEWTON_CLOSE:
-                break
-            while size > 1e-4:
-                new = self._log_joint(H, log_size, u + size * step)
-                if new > value:
-                    break
-                size *= 0.5
-            else:
-                break
-            u, value = u + size * step, new
-        return Frame(H, log_size, u, C, -float(np.sum(np.log(np.diag(C)))))
+        site = self.process
 
-    def _precision(self, H: Floats, weight: Floats) -> Floats:
-        """Cholesky factor of I + H' W H."""
-        Q = blas.dsyrk(1.0, np.sqrt(weight)[:, None] * H, trans=1, lower=1)
-        Q[np.diag_indices_from(Q)] += 1.0
-        C, info = lapack.dpotrf(Q, lower=1, clean=1, overwrite_a=1)
-        if info != 0:
-            raise np.linalg.LinAlgError("the precision of the latent effects is not finite")
-        return np.asarray(C)
+        def nearly(g: Floats) -> Floats:
+            return site.colour(given, site.colour_transposed(given, g))
+
+        out = nearly(right)
+        residual = right - site.precision_times(process, out) - observed * out
+        direction = fresh = nearly(residual)
+        size = float(residual @ fresh)
+        for _ in range(GRADIENTS):
+            if size <= 0.0:
+                break
+            along = site.precision_times(process, direction) + observed * direction
+            length = size / float(direction @ along)
+            out = out + length * direction
+            residual = residual - length * along
+            fresh = nearly(residual)
+            former, size = size, float(residual @ fresh)
+            direction = fresh + (size / former) * direction
+        return np.asarray(out)
+
+    def mode_frame(self, theta: Floats, x: Floats) -> Frame:
+        """The frame about the mode of x, which Newton's method finds from ``x`` on."""
+        frame = self.frame(theta, x)
+        value = self.log_joint(frame, x)
+        for _ in range(NEWTON_STEPS):
+            step, rise = self.newton_step(frame, x)
+            if rise < NEWTON_CLOSE:
+                break
+            size = 1.0
+            while (new := self.log_joint(frame, x + size * step)) <= value and size > 1e-4:
+                size *= 0.5
+            if new <= value:
+                break
+            x, value = x + size * step, new
+            frame = self.frame(theta, x)
+        return frame
+
+    def newton_step(self, frame: Frame, x: Floats) -> tuple[Floats, float]:
+        """One step of Newton's method from x, and twice the rise that it expects."""
+        push = self.pull(frame, self.gradient(frame, x))
+        return self.place(frame, push) - frame.centre, float(push @ push)
+
+    def place(self, frame: Frame, z: Floats) -> Floats:
+        """x at z."""
+        beta = solve_triangular(frame.root, z[: self.P], lower=True, trans=1, check_finite=False)
+        w = self.process.colour(frame.given, z[self.P :]) - frame.slope @ beta
+        return frame.centre + np.concatenate([beta, w])
+
+    def find(self, frame: Frame, x: Floats) -> Floats:
+        """z at x, the inverse of :meth:`place`."""
+        beta, w = np.split(x - frame.centre, [self.P])
+        z = self.process.whiten(frame.given, w + frame.slope @ beta)
+        return np.concatenate([frame.root.T @ beta, z])
+
+    def pull(self, frame: Frame, gradient: Floats) -> Floats:
+        """Gradient by z of a gradient by x."""
+        beta, w = np.split(gradient, [self.P])
+        beta = solve_triangular(frame.root, beta - w @ frame.slope, lower=True, check_finite=False)
+        return np.concatenate([beta, self.process.colour_transposed(frame.given, w)])
+
+    def prior_find(self, frame: Frame, x: Floats) -> Floats:
+        """w in units of its prior, independent normals before the data."""
+        return self.process.whiten(frame.process, x[self.P :])
+
+    def prior_place(self, frame: Frame, x: Floats, u: Floats) -> Floats:
+        """x with w at u, the inverse of :meth:`prior_find`."""
+        return np.concatenate([x[: self.P], self.process.colour(frame.process, u)])
 
     def log_mean_joint(self, frame: Frame, z: Floats, base: Floats) -> float:
-        """Log of the mean of exp(log joint - base) at columns of z (M, K), base (K,)."""
-        u = frame.centre[:, None] + blas.dtrsm(1.0, frame.C, z, lower=1, trans_a=1)
-        logs = [self.log_joint(frame, np.ascontiguousarray(u[:, k])) for k in range(base.size)]
-        return float(np.logaddexp.reduce(np.array(logs) - base) - np.log(base.size))
+        """Log of the mean of exp(log joint - base) at rows of z (K, M), base (K,)."""
+        logs = np.array([self.log_joint(frame, self.place(frame, row)) for row in z])
+        return float(np.logaddexp.reduce(logs - base) - np.log(base.size))
 
 
 def turn(
     model: WhitenedModel,
     frame: Frame,
     z: Floats,
-    u: Floats,
+    x: Floats,
     value: float,
     kicks: int,
     rng: np.random.Generator,
 ) -> tuple[Floats, Floats, float, float, float, bool]:
-    """One Hamiltonian trajectory of z: new z, u and log density; acceptance, energy, divergence.
+    """One Hamiltonian trajectory of z: new z, x and log joint; acceptance, energy, divergence.
 
     The Hamiltonian is that of N(0, I), whose flow is a rotation, plus a residual that is flat
     where Laplace's approximation is exact.
@@ -215,22 +264,22 @@ def turn(
     cos, sin = np.cos(angle), np.sin(angle)
     energy = 0.5 * float(momentum @ momentum) - value
 
-    def residual(z: Floats, u: Floats) -> Floats:
-        return frame.pull(model.gradient(frame, u)) + z
+    def residual(z: Floats, x: Floats) -> Floats:
+        return model.pull(frame, model.gradient(frame, x)) + z
 
-    new_z, new_u = z, u
+    new_z, new_x = z, x
     with np.errstate(all="ignore"):
-        push = residual(new_z, new_u)
+        push = residual(new_z, new_x)
         for _ in range(kicks):
             momentum = momentum + 0.5 * angle * push
             new_z, momentum = cos * new_z + sin * momentum, cos * momentum - sin * new_z
-            new_u = frame.place(new_z)
-            push = residual(new_z, new_u)
+            new_x = model.place(frame, new_z)
+            push = residual(new_z, new_x)
             momentum = momentum + 0.5 * angle * push
-        new_value = value + model.log_joint(frame, new_u) - model.log_joint(frame, u)
+        new_value = model.log_joint(frame, new_x)
         change = 0.5 * float(momentum @ momentum) - new_value - energy
     accept = float(np.exp(min(0.0, -change))) if np.isfinite(change) else 0.0
     wild = not change < WILD
     if rng.random() < accept:
-        return new_z, new_u, new_value, accept, energy, wild
-    return z, u, value, accept, energy, wild
+        return new_z, new_x, new_value, accept, energy, wild
+    return z, x, value, accept, energy, wild
