@@ -217,7 +217,7 @@ class WhitenedModel:
         """x at z."""
         beta = solve_triangular(frame.root, z[: self.P], lower=True, trans=1, check_finite=False)
         w = self.process.colour(frame.given, z[self.P :]) - frame.slope @ beta
-        return frame.centre + np.concatenate([beta, w])
+        return np.asarray(frame.centre + np.concatenate([beta, w]))
 
     def find(self, frame: Frame, x: Floats) -> Floats:
         """z at x, the inverse of :meth:`place`."""
