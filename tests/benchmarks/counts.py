@@ -1,11 +1,14 @@
 """What samples counts: the numbers of docs/explain/counts.md.
 
-``python tests/benchmarks/counts.py METHOD [--n 200] [--setting age]``, METHOD one of
+``python tests/benchmarks/counts.py METHOD [--n 200] [--setting age] [--covariance auto]``
+
+METHOD is one of
 
 - ``laplace``: the default, phi free
 - ``held``: both samplers with phi held
 - ``nuts``: the Stan program with phi free, embedded engine, a short run
 - ``homes``: a simulated age of the San Francisco homes, phi free and then restricted
+- ``release``: every stage of a release with 20 copies, with its processor time and memory
 - ``approximation``: Laplace's approximation without its correction, against the corrected draws
 """
 
@@ -13,7 +16,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cases_counts import PHI, SETTINGS, problem_case
@@ -78,10 +86,8 @@ def approximation(problem: object, outcome: str) -> None:
     exact = timed("corrected", problem, outcome)
     law, p = OUTCOMES[outcome], exact.problem
     priors = CountPriors().resolve(law, np.asarray(p.X), p.d_max)
-    task = Task(
-        p, law, exact.shift, exact.A, "exponential", priors, None, SamplerSettings(), 1, "", False
-    )
-    model = task.model()
+    settings, cov = SamplerSettings(), ("exponential", exact.covariance)
+    model = Task(p, law, exact.shift, exact.A, *cov, priors, None, settings, 1, "", False).model()
     low, high = priors.theta_range(None)
     begin = time.perf_counter()
 
@@ -94,10 +100,10 @@ def approximation(problem: object, outcome: str) -> None:
         theta = proposal.draw(rng)
         frame = proposal.frame(model, theta)
         z = rng.standard_normal(model.M)
-        u = frame.place(z)
-        beta, w = model.natural(theta, u)
+        x = model.place(frame, z)
+        beta, w = model.natural(x)
         kept.append(np.concatenate([beta, theta, w]))
-        target = model.log_joint(frame, u) + frame.log_det + log_prior(theta)
+        target = model.log_joint(frame, x) + frame.log_det + log_prior(theta)
         weights.append(target - proposal.log_density(theta) + 0.5 * z @ z)
     seconds = time.perf_counter() - begin
     draws = np.array(kept)
@@ -117,19 +123,50 @@ def approximation(problem: object, outcome: str) -> None:
     )
 
 
+def release(problem: object, outcome: str, covariance: str) -> None:
+    """Fit, flag, fit again, copies, what they give away, what they are good for, files."""
+
+    def stage(label: str, run: Callable[[], Any]) -> Any:
+        begin, before = time.perf_counter(), time.process_time()
+        out = run()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(
+            f"{label}: {time.perf_counter() - begin:.1f} s, "
+            f"{time.process_time() - before:.1f} s of processor; {peak:.2f} GiB at most so far",
+            flush=True,
+        )
+        return out
+
+    free = stage("fit", lambda: timed("unrestricted", problem, outcome, covariance=covariance))
+    far = float(np.quantile(ds.flag_isolated(free).nearest, 0.99))
+    weights = stage("flags", lambda: ds.flag_isolated(free, distance=far))
+    kept = stage(
+        "restricted", lambda: timed("restricted", problem, outcome, weights=weights, start=free)
+    )
+    synthesis = stage("copies", lambda: ds.synthesise(kept, 20, seed=3, progress=False))
+    stage("disclosure", lambda: ds.disclosure(synthesis, absolute=0))
+    stage("utility", lambda: ds.utility(synthesis))
+    with tempfile.TemporaryDirectory() as folder:
+        stage("assessed and written", lambda: synthesis.write(Path(folder) / "out"))
+
+
 def main() -> None:
     """Run one method."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("method", choices=("laplace", "held", "nuts", "homes", "approximation"))
+    methods = ("laplace", "held", "nuts", "homes", "release", "approximation")
+    parser.add_argument("method", choices=methods)
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--setting", choices=tuple(SETTINGS), default="age")
+    parser.add_argument("--covariance", default="auto")
     given = parser.parse_args()
     problem, outcome = problem_case(given.n, setting=given.setting)
     label = f"{given.method}, {given.setting}, {given.n} records"
     if given.method == "homes":
         homes()
+    elif given.method == "release":
+        release(problem, outcome, given.covariance)
     elif given.method == "laplace":
-        timed(label, problem, outcome)
+        timed(f"{label}, {given.covariance}", problem, outcome, covariance=given.covariance)
     elif given.method == "held":
         timed(f"{label}, laplace", problem, outcome, phi=PHI)
         timed(f"{label}, nuts", problem, outcome, phi=PHI, sampler="nuts", engine="embedded")

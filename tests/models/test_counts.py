@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -416,3 +417,24 @@ def test_an_interruption_ends_all_chains_at_their_next_step(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         sample(*(none, none, seeds), warmup=1, samples=99, workers=2, advance=interrupted)
     assert steps < 2_000
+
+
+def test_an_interruption_ends_the_surface_at_its_next_node(monkeypatch):
+    nodes = 0
+
+    def slow(*_):
+        nonlocal nodes
+        time.sleep(0.01)
+        nodes += 1
+        return SimpleNamespace(log_det=0.0, centre=np.zeros(2))
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    model: Any = SimpleNamespace(
+        mode_frame=slow, log_joint=lambda *_: 0.0, start=np.zeros(2), outcome=OUTCOMES["poisson"]
+    )
+    ends = np.array([0.0, -1.0]), np.array([2.0, 3.0])
+    with pytest.raises(KeyboardInterrupt):
+        _proposal.build_proposal(model, lambda _: 0.0, *ends, workers=3, advance=interrupted)
+    assert nodes <= 6

@@ -18,16 +18,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats
 from dsstan.covariance.vecchia.site_process import ExactCorrection
-from dsstan.models.counts.proposal import LogPrior, Proposal
+from dsstan.models.counts.proposal import LogPrior, Proposal, in_threads
 from dsstan.models.counts.whitened import Frame, WhitenedModel, turn
 
 GOOD = 0.5
@@ -228,9 +226,4 @@ def sample(
             advance=tick,
         )
 
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-        try:
-            return list(pool.map(one, seeds))
-        except BaseException:
-            ended.set()
-            raise
+    return in_threads(one, seeds, workers, ended)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Event
+from typing import TypeVar
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats
 from dsstan.models.counts.whitened import Frame, WhitenedModel, turn
 
+T = TypeVar("T")
+R = TypeVar("R")
 LogPrior = Callable[[Floats], float]
 Pilot = tuple[Floats, Floats]
 
@@ -145,6 +150,19 @@ def proposal_nodes(low: Floats, high: Floats) -> tuple[int, int]:
     return (1 if low[0] == high[0] else first, math.prod(others))
 
 
+def in_threads(run: Callable[[T], R], items: Iterable[T], workers: int, ended: Event) -> list[R]:
+    """What ``run`` gives for each item, one BLAS thread each.
+
+    Where one or the wait for them is interrupted, ``ended`` tells the others.
+    """
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+        try:
+            return list(pool.map(run, items))
+        except BaseException:
+            ended.set()
+            raise
+
+
 @dataclass
 class _Surface:
     """Laplace's approximation of the log posterior of theta at many points."""
@@ -155,9 +173,12 @@ class _Surface:
     advance: Callable[[float], None] | None
     total: int
     done: int = 0
+    ended: Event = field(default_factory=Event)
 
     def at(self, theta: Floats, x: Floats, pilot: Pilot | None = None) -> tuple[float, Floats]:
         """Its value and the mode of x, which is looked for from ``x`` on."""
+        if self.ended.is_set():
+            raise KeyboardInterrupt
         frame = self.model.mode_frame(theta, x)
         value = frame.log_det + self.log_prior(theta)
         if pilot is None:
@@ -185,8 +206,7 @@ class _Surface:
                 out.append((value, near))
             return out
 
-        with ThreadPoolExecutor(self.workers) as pool:
-            rows = list(pool.map(row, np.split(_grid(axes), axes[0].size)))
+        rows = in_threads(row, np.split(_grid(axes), axes[0].size), self.workers, self.ended)
         values, modes = zip(*(point for each in rows for point in each), strict=True)
         return np.array(values), np.array(modes)
 

@@ -214,7 +214,7 @@ def correction_check(accepted: float) -> list[Check]:
             accepted,
             f"at least {SELDOM:g}, and at least {HARDLY:g} to pass",
             "failure" if accepted < HARDLY else "warning" if accepted < SELDOM else "ok",
-            advice='fit with covariance="vecchia" and some 30 neighbours',
+            advice='give covariance="vecchia", which needs no such steps',
             condition="not-converged",
         )
     ]
