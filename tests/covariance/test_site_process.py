@@ -9,7 +9,12 @@ from scipy.stats import multivariate_normal
 
 from dsstan.covariance.correlation import CORRELATIONS, correlation
 from dsstan.covariance.vecchia.neighbours import Neighbours
-from dsstan.covariance.vecchia.site_process import LEAST, ExactCorrection, SiteProcess
+from dsstan.covariance.vecchia.site_process import (
+    LEAST,
+    ExactCorrection,
+    SiteProcess,
+    is_near,
+)
 
 ROUNDING = 1e-8
 NEAR = {"exponential": 0.05, "matern32": 0.15, "matern52": 0.5}
@@ -95,6 +100,13 @@ def test_the_correction_is_the_difference_of_two_normal_log_densities(cov_model,
     assert correction(LOG_PHI, SIGMA_SQ, w) == pytest.approx(want, abs=1e-5)
     beyond = ExactCorrection(process, 1.0, 1.1)  # the log determinant is not interpolated there
     assert beyond(LOG_PHI, SIGMA_SQ, w) == pytest.approx(want, abs=1e-5)
+
+
+def test_a_process_of_few_neighbours_is_near_for_a_rough_effect_and_not_for_a_smooth_one():
+    assert is_near(process_of("exponential", m=20), LOG_PHI)
+    assert not is_near(process_of("matern52", m=12), LOG_PHI)
+    assert is_near(process_of("matern52", m=60), LOG_PHI)
+    assert is_near(process_of("matern52", n=20, m=19), LOG_PHI)
 
 
 def test_sites_that_are_all_but_the_same_keep_finite_weights():

@@ -121,7 +121,7 @@ def integrals(y: np.ndarray, R: np.ndarray, site: list[int]) -> dict[str, float]
 @pytest.mark.parametrize("neighbours", [1, 2])
 def test_the_posterior_of_a_small_case_is_that_of_quadrature(neighbours, monkeypatch):
     """Given one neighbour the process is not exact, and the correction makes it so."""
-    monkeypatch.setattr("dsstan.models.counts.runs.NEAR_EXACT", neighbours)
+    monkeypatch.setattr("dsstan.models.counts.runs.NEAR_EXACT", (neighbours,))
     places = np.array([[0.0, 0.0], [0.4, 0.0], [0.2, 0.3]])
     site, y = [0, 1, 2, 0], np.array([3, 0, 5, 1])
     table = pd.DataFrame({"e": places[site, 0], "n": places[site, 1], "y": y})
@@ -151,14 +151,14 @@ def test_the_correction_leaves_nothing_of_the_process_that_proposes(monkeypatch)
     """Few neighbours and all of them have one posterior; without the correction they differ."""
     problem, found = square(30), []
     for neighbours in (3, 29):
-        monkeypatch.setattr("dsstan.models.counts.runs.NEAR_EXACT", neighbours)
+        monkeypatch.setattr("dsstan.models.counts.runs.NEAR_EXACT", (neighbours,))
         found.append(fit_counts(problem, samples=700, seed=neighbours, progress=False))
     assert found[0].corrected < 1.0 == found[1].corrected
     assert_same_posterior(*map(compared, found))
 
 
 def test_a_process_too_far_from_the_exact_covariance_fails_the_verdict(monkeypatch):
-    monkeypatch.setattr("dsstan.models.counts.runs.NEAR_EXACT", 1)
+    monkeypatch.setattr("dsstan.models.counts.runs.NEAR_EXACT", (1,))
     short = {"chains": 2, "warmup": 20, "samples": 60, "seed": 1, "progress": False}
     bad = fit_counts(square(120), cov_model="matern52", phi=8.0, **short)
     assert bad.corrected < HARDLY
@@ -172,10 +172,10 @@ def test_vecchia_is_offered_and_kept_by_the_restricted_fit(monkeypatch):
     short = {"chains": 2, "warmup": 10, "seed": 1, "progress": False}
     free = fit_counts(problem, **short)
     assert free.covariance == Vecchia()
-    assert free.settings.samples == 500
+    assert free.settings.samples == 400
     weights = ds.own_weights(problem, np.eye(30)[3])
     kept = fit_counts(problem, weights=weights, start=free, **short)
-    assert (kept.covariance, kept.settings.samples) == (Vecchia(), 500)
+    assert (kept.covariance, kept.settings.samples) == (Vecchia(), 400)
     assert fit_counts(problem, covariance="exact", samples=20, **short).covariance is EXACT
 
 

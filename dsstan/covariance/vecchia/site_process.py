@@ -28,13 +28,16 @@ from dsstan.covariance.vecchia.factor_kernels import (
 )
 from dsstan.covariance.vecchia.neighbours import Neighbours
 
-__all__ = ["ExactCorrection", "SiteProcess", "Weights"]
+__all__ = ["ExactCorrection", "SiteProcess", "Weights", "is_near"]
 
 LEAST = 1e-12
 """Least conditional variance of a site, of 1: sites that are all but the same stay two."""
 JITTER = 1e-10
 """Added to the variances where the exact correlations are singular to rounding."""
 
+NEAR, DRAWS = 0.5, 12
+"""sd of the correction, over so many draws, up to which a process counts as near: about seven
+steps of ten to the exact covariance are then accepted."""
 NODES, NODES_EACH = 8, 4
 """Chebyshev nodes in log phi, and more of them for each unit of its range."""
 
@@ -217,3 +220,14 @@ class ExactCorrection:
         whole = float(np.sum(self.process.whiten(self.process.weights(log_phi), w) ** 2))
         exact = self._quadratic(log_phi, w, self.CLOSE * sigma_sq)
         return 0.5 * ((whole - exact) / sigma_sq - gap)
+
+
+def is_near(process: SiteProcess, log_phi: float) -> bool:
+    """Whether a process is so near the exact one that few steps of a correction are refused."""
+    if process.complete:
+        return True
+    correction, rng = ExactCorrection(process, log_phi, log_phi), np.random.default_rng(0)
+    draws = rng.standard_normal((DRAWS, process.order.size))
+    weights = process.weights(log_phi)
+    gaps = [correction(log_phi, 1.0, process.colour(weights, z)) for z in draws]
+    return float(np.std(gaps, ddof=1)) < NEAR

@@ -32,7 +32,7 @@ __all__ = ["CountFit", "CountPriors", "fit_counts"]
 SAMPLERS = ("auto", "laplace", "nuts")
 WARMUP = {"laplace": 100, "nuts": SamplerSettings.warmup}
 """Iterations of warm-up by default."""
-FEWER = 500
+FEWER = 400
 """Draws a chain by default under Vecchia's covariance, whose w at many sites fills the memory."""
 
 
@@ -198,7 +198,7 @@ def fit_counts(
         Iterations before them; by default 100 under ``"laplace"``, whose chains start in the
         approximate posterior, and 1000 under ``"nuts"``.
     samples
-        Draws a chain; by default 1000, and 500 under Vecchia's covariance.
+        Draws a chain; by default 1000, and 400 under Vecchia's covariance.
     adapt_delta, max_treedepth
         Settings of ``"nuts"``.
     weights, gamma, cov_model, chains, seed, progress

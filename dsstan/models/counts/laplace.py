@@ -147,7 +147,8 @@ def sample_chain(
     window: list[float] = []
     jumps: list[bool] = []
     corrected: list[bool] = []
-    kept: list[tuple[Floats, ...]] = []
+    thetas, betas = np.empty((samples, state.theta.size)), np.empty((samples, model.P))
+    effects, told = np.empty((samples, model.m)), np.zeros((samples, 4))
     for iteration in range(warmup + samples):
         if iteration == warmup:
             local = 0.0 if np.mean(jumps or [True]) >= GOOD else LOCAL_SHARE
@@ -175,11 +176,11 @@ def sample_chain(
             if correction is None or np.log(rng.random()) < new_gap - gap:
                 state, gap = new, new_gap
             corrected.append(state is new)
-            stats = np.array([accept, 0.0, wild, energy])
-            kept.append((state.theta, *model.natural(state.x), stats))
+            at = iteration - warmup
+            thetas[at], (betas[at], effects[at]) = state.theta, model.natural(state.x)
+            told[at] = accept, 0.0, wild, energy
         if advance is not None:
             advance()
-    thetas, betas, effects, told = (np.array(column) for column in zip(*kept, strict=True))
     moved = float(np.mean(jumps or [True]))
     return Chain(thetas, betas, effects, told, kicks, moved, float(np.mean(corrected)))
 

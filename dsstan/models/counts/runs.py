@@ -16,7 +16,7 @@ from dsstan.core.seeds import STARTS, stream
 from dsstan.covariance.approximations import Covariance, Vecchia
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.vecchia.neighbours import neighbours_of
-from dsstan.covariance.vecchia.site_process import ExactCorrection, SiteProcess
+from dsstan.covariance.vecchia.site_process import ExactCorrection, SiteProcess, is_near
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models.arguments import Request
 from dsstan.models.checks.conditions import Check
@@ -34,8 +34,9 @@ NO_EFFECT = 0.03
 LEANING, STUCK = 0.05, 0.5
 SELDOM, HARDLY = 0.3, 0.1
 """Shares of steps to the exact covariance that may be accepted."""
-NEAR_EXACT = 20
-"""Neighbours of the Vecchia process that is corrected to the exact covariance."""
+NEAR_EXACT = (20, 30, 45, 65, 90)
+"""Neighbours of the Vecchia process that is corrected to the exact covariance: the fewest that
+are near enough, or the last."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +59,35 @@ class Task:
     def model(self) -> WhitenedModel:
         """The model as arrays."""
         p = self.problem
-        first = np.unique(p.site_index, return_index=True)[1]
-        chosen = self.covariance
-        m = chosen.neighbours if isinstance(chosen, Vecchia) else NEAR_EXACT
-        near = neighbours_of(p, first, max(1, min(m, first.size - 1)), "maxmin")
         return WhitenedModel(
             self.law,
             p.original(),
             self.shift,
             np.asarray(p.X),
             self.A,
-            SiteProcess(p.unique_sites, near, self.cov_model),
+            self._process(),
             p.site_index,
             np.array(self.priors.beta_scale),
         )
+
+    def _process(self) -> SiteProcess:
+        """The process of w: that of Vecchia's covariance, or one near the exact covariance."""
+        p, chosen = self.problem, self.covariance
+        first = np.unique(p.site_index, return_index=True)[1]
+
+        def of(m: int) -> SiteProcess:
+            near = neighbours_of(p, first, max(1, min(m, first.size - 1)), "maxmin")
+            return SiteProcess(p.unique_sites, near, self.cov_model)
+
+        if isinstance(chosen, Vecchia):
+            return of(chosen.neighbours)
+        low, high = self.priors.theta_range(self.held)
+        smooth = float(min(high[0], low[0] + np.log(2.0)))  # twice the smallest decay
+        for m in NEAR_EXACT:
+            process = of(m)
+            if is_near(process, smooth):
+                break
+        return process
 
     def laplace(self) -> tuple[Run, float]:
         """Laplace's approximation, corrected; see :mod:`dsstan.models.counts.laplace`.
