@@ -166,16 +166,19 @@ def test_a_process_too_far_from_the_exact_covariance_fails_the_verdict(monkeypat
     assert bad.model_settings["exact_steps_accepted"] == bad.corrected
 
 
-def test_vecchia_is_offered_and_kept_by_the_restricted_fit(monkeypatch):
+def test_beyond_its_limits_a_fit_has_fewer_draws_and_vecchia_and_so_has_the_restricted_fit(
+    monkeypatch,
+):
     monkeypatch.setattr("dsstan.covariance.approximations.EXACT_LIMIT", 20)
     problem = square(30)
+    monkeypatch.setattr("dsstan.models.counts.fit.MANY", 20)
+    monkeypatch.setattr("dsstan.models.counts.fit.FEWER", 30)
     short = {"chains": 2, "warmup": 10, "seed": 1, "progress": False}
     free = fit_counts(problem, **short)
-    assert free.covariance == Vecchia()
-    assert free.settings.samples == 400
+    assert (free.covariance, free.settings.samples) == (Vecchia(), 30)
     weights = ds.own_weights(problem, np.eye(30)[3])
     kept = fit_counts(problem, weights=weights, start=free, **short)
-    assert (kept.covariance, kept.settings.samples) == (Vecchia(), 400)
+    assert (kept.covariance, kept.settings.samples) == (Vecchia(), 30)
     assert fit_counts(problem, covariance="exact", samples=20, **short).covariance is EXACT
 
 

@@ -15,7 +15,7 @@ from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import Covariance, Vecchia
 from dsstan.engines import SamplerSettings
-from dsstan.models.arguments import check_arguments, covariance_for
+from dsstan.models.arguments import check_arguments
 from dsstan.models.counts.input import check_counts, read_offset
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
 from dsstan.models.counts.priors import CountPriors, ResolvedCountPriors
@@ -32,8 +32,9 @@ __all__ = ["CountFit", "CountPriors", "fit_counts"]
 SAMPLERS = ("auto", "laplace", "nuts")
 WARMUP = {"laplace": 100, "nuts": SamplerSettings.warmup}
 """Iterations of warm-up by default."""
-FEWER = 400
-"""Draws a chain by default under Vecchia's covariance, whose w at many sites fills the memory."""
+MANY, FEWER = 300, 500
+"""Sites beyond which so many draws a chain are kept by default: each costs more, and fills more of
+the memory."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,7 +199,7 @@ def fit_counts(
         Iterations before them; by default 100 under ``"laplace"``, whose chains start in the
         approximate posterior, and 1000 under ``"nuts"``.
     samples
-        Draws a chain; by default 1000, and 400 under Vecchia's covariance.
+        Draws a chain; by default 1000, and 500 under ``"laplace"`` beyond 300 sites.
     adapt_delta, max_treedepth
         Settings of ``"nuts"``.
     weights, gamma, cov_model, chains, seed, progress
@@ -225,8 +226,7 @@ def fit_counts(
     method = "laplace" if sampler == "auto" else sampler
     _check_start(start, outcome, offset, offset_is)
     if samples is None:
-        asked = covariance if covariance or start is None else start.covariance
-        fewer = isinstance(covariance_for(asked, None, problem.n_records), Vecchia)
+        fewer = method == "laplace" and problem.n_sites > MANY
         samples = FEWER if fewer else SamplerSettings.samples
     settings = SamplerSettings(
         chains,
