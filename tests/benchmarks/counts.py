@@ -9,6 +9,7 @@ METHOD is one of
 - ``nuts``: the Stan program with phi free, embedded engine, a short run
 - ``homes``: a simulated age of the San Francisco homes, phi free and then restricted
 - ``release``: every stage of a release with 20 copies, with its processor time and memory
+- ``near``: how far Vecchia processes are from the exact covariance, by neighbours
 - ``approximation``: Laplace's approximation without its correction, against the corrected draws
 """
 
@@ -28,6 +29,9 @@ from cases_counts import PHI, SETTINGS, problem_case
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
+from dsstan.covariance.correlation import CORRELATIONS
+from dsstan.covariance.vecchia.neighbours import Neighbours
+from dsstan.covariance.vecchia.site_process import ExactCorrection, SiteProcess
 from dsstan.engines import SamplerSettings
 from dsstan.models.checks.diagnostics import ess
 from dsstan.models.counts.fit import CountFit, fit_counts
@@ -123,6 +127,21 @@ def approximation(problem: object, outcome: str) -> None:
     )
 
 
+def near(n: int) -> None:
+    """sd, over draws of w, of the log density under the exact covariance less the process's."""
+    sites, rng = np.random.default_rng(1).uniform(size=(n, 2)), np.random.default_rng(2)
+    log_phi = float(np.log(PHI))
+    for cov_model in CORRELATIONS:
+        for m in (15, 20, 30, 45, 65, 90):
+            process = SiteProcess(sites, Neighbours.of(sites, m), cov_model)
+            correction = ExactCorrection(process, log_phi, log_phi)
+            draws = [
+                process.colour(process.weights(log_phi), z) for z in rng.standard_normal((20, n))
+            ]
+            sd = np.std([correction(log_phi, 1.0, w) for w in draws], ddof=1)
+            print(f"{cov_model}, {n} sites, {m} neighbours: sd {sd:.2f}", flush=True)
+
+
 def release(problem: object, outcome: str, covariance: str) -> None:
     """Fit, flag, fit again, copies, what they give away, what they are good for, files."""
 
@@ -153,12 +172,15 @@ def release(problem: object, outcome: str, covariance: str) -> None:
 def main() -> None:
     """Run one method."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    methods = ("laplace", "held", "nuts", "homes", "release", "approximation")
+    methods = ("laplace", "held", "nuts", "homes", "release", "near", "approximation")
     parser.add_argument("method", choices=methods)
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--setting", choices=tuple(SETTINGS), default="age")
     parser.add_argument("--covariance", default="auto")
     given = parser.parse_args()
+    if given.method == "near":
+        near(given.n)
+        return
     problem, outcome = problem_case(given.n, setting=given.setting)
     label = f"{given.method}, {given.setting}, {given.n} records"
     if given.method == "homes":

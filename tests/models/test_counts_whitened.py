@@ -127,7 +127,7 @@ def test_the_posterior_of_a_small_case_is_that_of_quadrature(neighbours, monkeyp
     table = pd.DataFrame({"e": places[site, 0], "n": places[site, 1], "y": y})
     priors = CountPriors(beta_scale=0.5, sigma=0.7, sigma_bounds=(0.05, 2.0))
     problem = ds.prepare(table, "y ~ 1", coords=("e", "n"))
-    fit = fit_counts(problem, phi=2.0, priors=priors, samples=1200, seed=4, progress=False)
+    fit = fit_counts(problem, phi=2.0, priors=priors, samples=800, seed=4, progress=False)
     assert (fit.corrected < 1.0) == (neighbours == 1)
     draws = {"beta": fit.draws["beta"][:, :, 0], "sigma_sq": fit.draws["sigma_sq"]}
     sites = problem.unique_sites
@@ -152,7 +152,7 @@ def test_the_correction_leaves_nothing_of_the_process_that_proposes(monkeypatch)
     problem, found = square(30), []
     for neighbours in (3, 29):
         monkeypatch.setattr("dsstan.models.counts.runs.NEAR_EXACT", (neighbours,))
-        found.append(fit_counts(problem, samples=700, seed=neighbours, progress=False))
+        found.append(fit_counts(problem, samples=500, seed=neighbours, progress=False))
     assert found[0].corrected < 1.0 == found[1].corrected
     assert_same_posterior(*map(compared, found))
 
