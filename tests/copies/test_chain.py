@@ -18,6 +18,8 @@ from dsstan.analysis.spatial_utility import compare_morans_i, spatial_regression
 from dsstan.cli.commands.steps import run_chain
 from dsstan.cli.options import Run
 from dsstan.copies.chain import check_chain
+from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import InputError, TableError
 from dsstan.models.adaptive.fit import fit_adaptive
 from dsstan.models.brackets.fit import fit_bracketed
@@ -435,6 +437,15 @@ outcome = "bracketed"
 cuts = [10000]
 threshold = 0.15
 """
+
+
+def test_a_count_keeps_its_own_warm_up_unless_another_is_asked_for(table, monkeypatch):
+    monkeypatch.setattr("dsstan.copies.step_models.fit_counts", lambda *_, **how: how)
+    count = StepModel(outcome="poisson")
+    usual = count.fit_of(table, ReleaseOptions())()
+    assert {"warmup", "samples"}.isdisjoint(usual)
+    asked = count.fit_of(table, ReleaseOptions(warmup=60, samples=70))()
+    assert (asked["warmup"], asked["samples"]) == (60, 70)
 
 
 @pytest.fixture(scope="module")
