@@ -220,3 +220,16 @@ def test_hard_cases_have_the_posterior_of_a_long_latent_run(case, flags):
     theirs = fit_counts(problem, outcome, sampler="nuts", seed=1, **model, **long)
     ours = fit_counts(problem, outcome, seed=2, samples=4000, **model)
     assert_same_posterior(compared(ours), compared(theirs))
+
+
+@pytest.mark.nightly("minutes of latent sampling")
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_two_hundred_records_have_the_posterior_of_a_long_latent_run(outcome):
+    """phi held, where the Stan program mixes; three records share the sites of others."""
+    problem = square(200, outcome, shared=3)
+    model = {"phi": 6.0, "progress": False}
+    long = {"warmup": 1000, "samples": 2500, "adapt_delta": 0.95, "engine": "embedded"}
+    theirs = fit_counts(problem, outcome, sampler="nuts", seed=1, **model, **long)
+    ours = fit_counts(problem, outcome, seed=2, samples=2000, **model)
+    assert ours.corrected < 1.0
+    assert_same_posterior(compared(ours), compared(theirs))
