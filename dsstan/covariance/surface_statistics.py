@@ -21,6 +21,7 @@ from dsstan.core.errors import SurfaceError
 from dsstan.covariance.correlation import correlation
 from dsstan.covariance.pairs import Pairs
 from dsstan.covariance.protection import protection_of, removed_variance
+from dsstan.covariance.shared_sites import Contrasts, site_means
 
 _LOG_PI_2 = float(np.log(2.0 * np.pi))
 
@@ -238,34 +239,6 @@ class Statistics(Protocol):
 
 
 @dataclass(frozen=True)
-class Contrasts:
-    """What records that share a site and a smoothing say beside their mean.
-
-    Within such a group of k records a Helmert rotation leaves sqrt(k) times the mean, whose
-    variance in M is k times that of a record, and k - 1 contrasts without a spatial effect.
-
-    Attributes
-    ----------
-    noise
-        Variance of the contrasts beside r: the share of the sill that smoothing turns into noise.
-    count
-        Number of contrasts.
-    squares
-        Lower triangle, row by row, of their Z'Z.
-    """
-
-    noise: float
-    count: int
-    squares: Floats
-
-    def statistics(self, r: Floats) -> Floats:
-        """Their part of the scaled statistics at each r, shape (H, K)."""
-        variance = r + self.noise
-        log_det = self.count * (np.log(variance) - np.log1p(r))
-        return np.column_stack([log_det, np.outer((1.0 + r) / variance, self.squares)])
-
-
-@dataclass(frozen=True)
 class ExactStatistics:
     """Statistics of the exact covariance, by LAPACK, with one row a site and smoothing.
 
@@ -365,35 +338,12 @@ def statistics_of_pairs(
         Of the records, shape (n, 2): many are then put into blocks.
     """
     rotation = rotate(X, y)
-    # The first record of each effect, then one group for each smoothing there.
-    site = pairs.first
-    _, first, group, k = np.unique(
-        np.column_stack([site, a_diag]),
-        axis=0,
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-    )
-    group, root = group.ravel(), np.sqrt(k)
-    means = np.zeros((k.size, rotation.Z.shape[1]))
-    np.add.at(means, group, rotation.Z)
-    means /= root[:, None]
-    noise = removed_variance(a_diag, protection)
-    away = rotation.Z - (means / root[:, None])[group]
-    rows, cols = np.tril_indices(away.shape[1])
-    contrasts = tuple(
-        Contrasts(
-            noise=float(value),
-            count=int(np.sum(noise == value) - np.sum(noise[first] == value)),
-            squares=(away[noise == value].T @ away[noise == value])[rows, cols],
-        )
-        for value in np.unique(noise[(k > 1)[group]])
-    )
-
-    near, scale = pairs.take(first), root * a_diag[first]
+    groups = site_means(pairs.first, a_diag, protection, rotation.Z)
+    first = groups.first
+    near = pairs.take(first)
 
     def of_means(phi: float, some: Indices | None = None) -> Floats:
-        among, a, add = near, scale, noise[first]
+        among, a, add = near, groups.scale, groups.noise
         if some is not None:
             among, a, add = among.take(some), a[some], add[some]
         m = smoothed(among.at(phi), a, "paper")
@@ -401,7 +351,7 @@ def statistics_of_pairs(
         return m
 
     blocks = halved(places[first]) if places is not None and first.size >= MANY else ()
-    return ExactStatistics(of_means, rotation, means, contrasts, tuple(blocks))
+    return ExactStatistics(of_means, rotation, groups.means, groups.contrasts, tuple(blocks))
 
 
 def halved(places: Floats) -> Iterator[Indices]:

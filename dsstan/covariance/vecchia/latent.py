@@ -24,7 +24,7 @@ from dsstan.core.errors import EngineError
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.latent import require_gaussian
-from dsstan.covariance.protection import removed_variance
+from dsstan.covariance.shared_sites import site_means
 from dsstan.covariance.vecchia.factor_kernels import conditional_weights, unwind, unwind_transposed
 from dsstan.covariance.vecchia.kernels import PARALLEL
 from dsstan.covariance.vecchia.kriging import krige
@@ -71,9 +71,13 @@ class SparseLatentModel:
         require_gaussian(model)
         problem = model.problem
         self.neighbours = neighbours
-        self.rows = model.informing
-        self.a_rows = model.A[self.rows]
-        self.y, self.X = problem.y[self.rows], problem.X[self.rows]
+        rows = model.informing
+        _, first, at = np.unique(problem.site_index[rows], return_index=True, return_inverse=True)
+        data = np.column_stack([problem.X[rows], problem.y[rows]])
+        groups = site_means(first[at], model.A[rows], model.protection, data)
+        # What records say of the effect at their site is in their scaled mean.
+        self.rows, self.a_rows = rows[groups.first], groups.scale
+        self.X, self.y = groups.means[:, :-1], groups.means[:, -1]
         self.code = correlation_code(model.cov_model)
         first = np.unique(problem.site_index, return_index=True)[1]
         near = neighbours_of(problem, first, neighbours, ordering)
@@ -92,7 +96,7 @@ class SparseLatentModel:
         self.response_rows = ordered
         self.response_sites = np.ascontiguousarray(problem.sites[self.rows[ordered]])
         self.response_a = np.ascontiguousarray(self.a_rows[ordered])
-        self.removed = removed_variance(self.a_rows, model.protection)
+        self.removed = groups.noise
         self.own = self.response_a**2 + self.removed[ordered]
         self.worst_residual = 0.0
         self._process = lru_cache(maxsize=1)(self._weights)

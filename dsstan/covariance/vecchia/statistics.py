@@ -9,7 +9,9 @@ Banerjee, Finley and Gelfand 2016, *JASA* 111). Both statistics are then sums ov
 with F_i and u_i the conditional variance and the residual of row i of Z given its neighbours.
 For a record, M among itself and its neighbours is reduced to tridiagonal form once for each phi,
 keeping the record's own axis; every nugget ratio r then costs one elimination that ends in F_i
-and u_i. Fully smoothed records (A_ii = 0) are independent of all others and need no neighbours.
+and u_i. Records that share a site and a smoothing are one row, their scaled mean, and contrasts
+without a spatial effect (:mod:`dsstan.covariance.shared_sites`), exactly. Fully smoothed records
+(A_ii = 0) are independent of all others and need no neighbours.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from dsstan.core.errors import SurfaceError
 from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.protection import removed_variance
+from dsstan.covariance.shared_sites import Contrasts, site_means
 from dsstan.covariance.surface_statistics import Rotation, coefficients_at, rotate
 from dsstan.covariance.vecchia.neighbours import Neighbours, neighbours_of
 from dsstan.table.problem import Problem
@@ -42,12 +45,12 @@ class VecchiaStatistics:
     rotation
         The data, in the records' own order.
     neighbours
-        Of the records with a spatial effect, in the ordering.
+        Of the rows with a spatial effect, one a site and smoothing, in the ordering.
     sites, a, own, z
-        Those records in the ordering: sites (q, 2), diagonals of A and of M (q,), rows of
+        Those rows in the ordering: sites (q, 2), diagonals of A and of M (q,), scaled means of
         Z (q, P + 1).
-    z_free, own_free
-        The records without a spatial effect: rows of Z, and their common M_ii.
+    contrasts
+        The rows without a spatial effect.
     code
         Of the correlation function.
     """
@@ -58,8 +61,7 @@ class VecchiaStatistics:
     a: Floats = field(repr=False)
     own: Floats = field(repr=False)
     z: Floats = field(repr=False)
-    z_free: Floats = field(repr=False)
-    own_free: float
+    contrasts: tuple[Contrasts, ...] = field(repr=False)
     code: int
 
     @classmethod
@@ -101,19 +103,21 @@ class VecchiaStatistics:
             m, and an ordering; see :func:`dsstan.covariance.vecchia.neighbours.order_places`.
         """
         rotation = rotate(problem.X[rows], problem.y[rows])
-        kept = np.flatnonzero(a_diag != 0.0)
-        near = neighbours_of(problem, rows[kept], neighbours, ordering)
+        _, first, at = np.unique(problem.site_index[rows], return_index=True, return_inverse=True)
+        groups = site_means(first[at], a_diag, protection, rotation.Z)
+        kept = np.flatnonzero(groups.scale != 0.0)
+        near = neighbours_of(problem, rows[groups.first[kept]], neighbours, ordering)
         ordered = kept[near.order]
-        a = np.ascontiguousarray(a_diag[ordered])
+        a, free = np.ascontiguousarray(groups.scale[ordered]), groups.scale == 0.0
+        apart = float(removed_variance(np.zeros(1), protection)[0])
         return cls(
             rotation,
             near,
-            np.ascontiguousarray(problem.sites[rows[ordered]]),
+            np.ascontiguousarray(problem.sites[rows[groups.first[ordered]]]),
             a,
-            a**2 + removed_variance(a, protection),
-            np.ascontiguousarray(rotation.Z[ordered]),
-            rotation.Z[a_diag == 0.0],
-            float(removed_variance(np.zeros(1), protection)[0]),
+            a**2 + groups.noise[ordered],
+            np.ascontiguousarray(groups.means[ordered]),
+            (*groups.contrasts, Contrasts.of(apart, int(free.sum()), groups.means[free])),
             correlation_code(cov_model),
         )
 
@@ -144,8 +148,7 @@ class VecchiaStatistics:
         diagonal = ones if own is None else np.ascontiguousarray(own[near.order])
         return cls(
             *(rotation, near, np.ascontiguousarray(sites[near.order]), ones, diagonal),
-            *(np.ascontiguousarray(rotation.Z[near.order]), rotation.Z[:0], 0.0),
-            correlation_code(cov_model),
+            *(np.ascontiguousarray(rotation.Z[near.order]), (), correlation_code(cov_model)),
         )
 
     def coefficients(self, sigma_sq: float, tau_sq: float, phi: float) -> tuple[Floats, Floats]:
@@ -199,7 +202,7 @@ class VecchiaStatistics:
             )
 
     def finished(self, sums: Floats, r: Floats, records: NDArray[np.int64] | None) -> Floats:
-        """Statistics (G, H, K) from sums over records (G, K, H); of all, those apart are added.
+        """Statistics (G, H, K) from sums over records (G, K, H); of all, contrasts are added.
 
         Raises
         ------
@@ -212,16 +215,11 @@ class VecchiaStatistics:
                 "the covariance is not positive definite at a node of the surface; "
                 "raise the lower bound of tau_sq / sigma_sq (Priors.r_bounds)"
             )
-        return out + self._apart(r) if records is None else np.asarray(out)
+        if records is None:
+            out = sum((c.statistics(r) for c in self.contrasts), start=out)
+        return np.asarray(out)
 
     def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
         """Scaled statistics at each phi, shape (H, K)."""
         for value in phi:
             yield self.sums(np.array([value]), r)[0]
-
-    def _apart(self, r: Floats) -> Floats:
-        """Statistics of the records without a spatial effect, shape (H, K)."""
-        count, k = self.z_free.shape
-        scale = (1.0 + r) / (self.own_free + r)
-        squares = (self.z_free.T @ self.z_free)[np.tril_indices(k)]
-        return np.column_stack([-count * np.log(scale), scale[:, None] * squares])
