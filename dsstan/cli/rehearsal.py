@@ -159,7 +159,7 @@ class Rehearsal:
 
 def rehearse(problem: Problem, options: ReleaseOptions) -> Rehearsal:
     """Draw from the posteriors of the prepared table or a part of it, and time the sampler."""
-    large = choose_covariance(options.covariance, problem.n_records)
+    large = choose_covariance(options.covariance, problem.n_records, options.cov_model)
     direct: dict[str, Any] = {**options.fitting, "progress": False, "seed": 0}
     direct |= {"engine": "direct", "program": "surface", "covariance": large}
     # Independent draws cost little: enough of them that no verdict hangs on their number.

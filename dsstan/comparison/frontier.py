@@ -137,7 +137,7 @@ def compare(
     settings = grid_of(distances, correlations, continuous, gammas, protections)
     check_comparison(problem, copies, workers, start)
     workers = int(workers)
-    chosen = _covariance_of_all(problem, covariance, start)
+    chosen = _covariance_of_all(problem, covariance, start, check_cov_model(cov_model, start))
     if cluster is not None and workers != 1:
         raise InputError("workers are threads of this process: leave them out with a cluster")
     store = Store(None if folder is None else Path(folder))
@@ -199,12 +199,12 @@ def check_comparison(
 
 
 def _covariance_of_all(
-    problem: Problem, covariance: str | Covariance | None, start: Fit | None
+    problem: Problem, covariance: str | Covariance | None, start: Fit | None, cov_model: str
 ) -> Covariance:
     """The covariance of every fit, so that settings differ in their protection alone."""
     if covariance is None:
         covariance = "auto" if start is None else start.covariance
-    chosen = choose_covariance(covariance, problem.n_records)
+    chosen = choose_covariance(covariance, problem.n_records, cov_model)
     if start is not None and chosen != start.covariance:
         raise InputError(
             f"start was fitted with another covariance ({start.covariance}) than the one asked for "

@@ -7,6 +7,7 @@ from dsstan.covariance.base import Covariance
 from dsstan.covariance.exact import EXACT, Exact
 from dsstan.covariance.process.approximation import PredictiveProcess
 from dsstan.covariance.vecchia.approximation import Vecchia
+from dsstan.covariance.vecchia.neighbours import NEIGHBOURS, OF_SMOOTH
 
 __all__ = [
     "COVARIANCES",
@@ -26,7 +27,9 @@ EXACT_LIMIT = 2000
 COVARIANCES = ("auto", Exact.name, Vecchia.name, PredictiveProcess.name)
 
 
-def choose_covariance(covariance: str | Covariance, n: int) -> Covariance:
+def choose_covariance(
+    covariance: str | Covariance, n: int, cov_model: str = "exponential"
+) -> Covariance:
     """The covariance asked for; ``"auto"`` is exact up to a number of records, then Vecchia's.
 
     Parameters
@@ -36,6 +39,8 @@ def choose_covariance(covariance: str | Covariance, n: int) -> Covariance:
         its settings.
     n
         Number of informing records.
+    cov_model
+        Correlation function, by whose smoothness Vecchia's neighbours are chosen.
 
     Raises
     ------
@@ -46,6 +51,8 @@ def choose_covariance(covariance: str | Covariance, n: int) -> Covariance:
     --------
     >>> str(choose_covariance("auto", 200)), choose_covariance("auto", 20_000).name
     ('exact', 'vecchia')
+    >>> [choose_covariance("vecchia", 1, name).neighbours for name in ("exponential", "matern52")]
+    [15, 50]
     """
     if isinstance(covariance, Covariance):
         return covariance
@@ -54,9 +61,10 @@ def choose_covariance(covariance: str | Covariance, n: int) -> Covariance:
             f"covariance must be one of {', '.join(COVARIANCES)}, or Vecchia(...) or "
             f"PredictiveProcess(...), got {covariance!r}"
         )
+    vecchia = Vecchia(OF_SMOOTH.get(cov_model, NEIGHBOURS))
     if covariance == "auto":
-        return EXACT if n <= EXACT_LIMIT else Vecchia()
-    return {"exact": EXACT, "vecchia": Vecchia(), "predictive_process": PredictiveProcess()}[
+        return EXACT if n <= EXACT_LIMIT else vecchia
+    return {"exact": EXACT, "vecchia": vecchia, "predictive_process": PredictiveProcess()}[
         covariance
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol
 
@@ -140,6 +140,25 @@ class Covariance(ABC):
     def settings(self) -> dict[str, Any]:
         """The name and every setting, for ``settings.json``."""
         return {"name": self.name, **vars(self)}
+
+    @property
+    def rough(self) -> Covariance:
+        """The covariance whose surface covers the whole range; :meth:`refined` does the rest."""
+        return self
+
+    def refined(
+        self, source: Any, surface: Any, window: Any, statistics: Callable[[Covariance], Any]
+    ) -> tuple[Any, Any, Any]:
+        """A surface where the posterior lies, its box, and what was done to both; else None.
+
+        Parameters
+        ----------
+        source, surface, window
+            Of :attr:`rough`.
+        statistics
+            Gives those of another covariance.
+        """
+        return surface, window, None
 
     @abstractmethod
     def statistics(self, model: SpatialModel) -> Any:

@@ -225,9 +225,15 @@ def _narrower(
     phi_bounds, r_bounds = window.phi_bounds, window.r_bounds
     g = 1 if phi_bounds[0] == phi_bounds[1] else nodes[0]
     grid = ChebyshevGrid((g, nodes[1]), (phi_bounds, r_bounds))
-    first = Surface(grid, grid.coefficients(sums(*grid.points)), rotation, n, np.inf)
-    at_phi, at_r, density = profile(first, n, phi_bounds, r_bounds)
-    there = density > density.max() - DROP
+    coefficients = grid.coefficients(sums(*grid.points))
+    return inner_box(Surface(grid, coefficients, rotation, n, np.inf), DROP)
+
+
+def inner_box(surface: Surface, drop: float) -> Window:
+    """The part of a surface's box in which the log density is within ``drop`` of its top."""
+    phi_bounds, r_bounds = surface.phi_bounds, surface.r_bounds
+    at_phi, at_r, density = profile(surface, surface.n, phi_bounds, r_bounds)
+    there = density > density.max() - drop
     top = np.unravel_index(int(np.argmax(density)), density.shape)
     return Window(
         _around(at_phi, there.any(axis=1), phi_bounds),
@@ -243,7 +249,11 @@ def _around(values: Floats, there: Truths, bounds: tuple[float, float]) -> tuple
         return bounds
     where = np.flatnonzero(there)
     low, high = max(where[0] - 1, 0), min(where[-1] + 1, values.size - 1)
-    return float(values[low]), float(values[high])
+    # The ends of the box itself to the bit: there the prior ends, not the surface.
+    return (
+        bounds[0] if low == 0 else float(values[low]),
+        bounds[1] if high == values.size - 1 else float(values[high]),
+    )
 
 
 def _nodes(window: Window, whole: Window, all_nodes: tuple[int, int]) -> tuple[int, int]:

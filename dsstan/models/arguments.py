@@ -214,7 +214,9 @@ def check_arguments(
         priors = usual_priors() if start is None else start.prior_settings
     response = problem.y[rows] if law is None else law
     resolved = priors.resolve(response, X, problem.d_max, cov_model=model.cov_model)
-    chosen = covariance_for(covariance, start, len(rows), exact_only=exact_only)
+    chosen = covariance_for(
+        covariance, start, len(rows), cov_model=model.cov_model, exact_only=exact_only
+    )
     found = Ties()
     if ties is None:
         only_in_fit(problem)
@@ -296,6 +298,7 @@ def covariance_for(
     start: Fit | None,
     n: int,
     *,
+    cov_model: str = "exponential",
     exact_only: str | None = None,
 ) -> Covariance:
     """The covariance: as asked for, else that of ``start``, else the one for n informing records.
@@ -310,6 +313,8 @@ def covariance_for(
         Fit that this one starts from.
     n
         Number of informing records.
+    cov_model
+        Correlation function.
     exact_only
         Name of the fit function where its model has the exact covariance only, which ``"auto"``
         then is.
@@ -317,7 +322,7 @@ def covariance_for(
     if covariance is None:
         covariance = "auto" if start is None else start.covariance
     if exact_only is None:
-        return choose_covariance(covariance, n)
+        return choose_covariance(covariance, n, cov_model)
     chosen = choose_covariance(covariance, 0)
     if chosen.approximate:
         raise InputError(

@@ -6,6 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +15,13 @@ from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import stan_seed
 from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.likelihood_surface import Surface
+from dsstan.covariance.vecchia.refinement import Refinement
 from dsstan.covariance.vecchia.spread import check_spread, kept_seed, spread
 from dsstan.covariance.window import Window, exact_surface, narrowed_surface
 from dsstan.engines import SamplerSettings, gaussian_engine, refuse_ridge, slow_design
 from dsstan.models.arguments import Request, check_arguments, program_of
 from dsstan.models.checks.conditions import at_window
+from dsstan.models.checks.refined import refinement_checks, refinement_notes
 from dsstan.models.finish import finish_fit, run_program
 from dsstan.models.priors import Priors, ResolvedPriors
 from dsstan.models.result import Fit
@@ -201,8 +204,16 @@ def fit(
         surface_error=surface.error,
         nodes=surface.nodes,
     )
-    checks = at_window(run.draws, sampled, request.priors)
-    return finish_fit(Fit, request, run, checks=checks, nodes_asked=nodes)
+    return finish_fit(
+        *(Fit, request, run),
+        checks=[
+            *at_window(run.draws, sampled, request.priors),
+            *refinement_checks(built.refinement, problem.terms),
+        ],
+        notes=refinement_notes(built.refinement, problem.terms),
+        nodes_asked=nodes,
+        refinement=built.refinement,
+    )
 
 
 def _seed(
@@ -223,6 +234,7 @@ class _FitSurface:
 
     surface: Surface
     window: Window
+    refinement: Refinement | None = None
 
     def sampled(self, priors: ResolvedPriors) -> ResolvedPriors:
         """The priors cut to the window, as the program takes them."""
@@ -240,11 +252,17 @@ def _surface(
     narrow: bool,
 ) -> _FitSurface:
     """The likelihood surface of the informing records; the program of the records has it whole."""
-    source, cov_model = request.covariance.statistics(request), request.cov_model
-    ranges = request.phi_bounds, request.priors.r_bounds
-    how: dict[str, Any] = {"nodes": nodes, "cov_model": cov_model}
+    covariance, ranges = request.covariance, (request.phi_bounds, request.priors.r_bounds)
+    how: dict[str, Any] = {"nodes": nodes, "cov_model": request.cov_model}
     how |= {"seed": stan_seed(request.seed), "advance": advance}
-    if not request.covariance.approximate:
+    if not covariance.approximate:
+        source = covariance.statistics(request)
         return _FitSurface(*exact_surface(source, *ranges, narrow=narrow, **how))
-    with spread(source, cluster, resume) as spread_out:
-        return _FitSurface(*narrowed_surface(spread_out, *ranges, **how))
+    with ExitStack() as stack:
+
+        def statistics(of: Covariance) -> Any:
+            return stack.enter_context(spread(of.statistics(request), cluster, resume))
+
+        source = statistics(covariance.rough)
+        surface, window = narrowed_surface(source, *ranges, **how)
+        return _FitSurface(*covariance.refined(source, surface, window, statistics))

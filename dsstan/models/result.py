@@ -15,6 +15,7 @@ from dsstan.core.arrays import Floats, Truths
 from dsstan.core.display import Card, Part, Shown
 from dsstan.covariance.approximations import EXACT, Covariance
 from dsstan.covariance.base import Parameters, SpatialModel
+from dsstan.covariance.vecchia.refinement import Refinement
 from dsstan.engines import SamplerSettings
 from dsstan.models.checks.diagnostics import ess, rhat
 from dsstan.models.checks.verdict import Verdict
@@ -56,6 +57,9 @@ class Fit(Shown, SpatialModel):
         What the user should know beside the verdict.
     nodes_asked
         Nodes that the caller gave; None where they were chosen.
+    refinement
+        What brought Vecchia's likelihood to the exact one or near it, and what that moved; None
+        of another covariance.
     """
 
     kind: str
@@ -78,6 +82,7 @@ class Fit(Shown, SpatialModel):
     notes: tuple[str, ...] = ()
     covariance: Covariance = EXACT
     nodes_asked: tuple[int, int] | None = None
+    refinement: Refinement | None = field(repr=False, default=None)
 
     @property
     def flagged(self) -> Truths:

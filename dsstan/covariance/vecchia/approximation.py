@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, check_count
@@ -19,6 +19,7 @@ from dsstan.covariance.base import (
 from dsstan.covariance.vecchia.exposure import local_draws, local_terms
 from dsstan.covariance.vecchia.latent import SparseLatentModel
 from dsstan.covariance.vecchia.neighbours import NEIGHBOURS, ORDERINGS
+from dsstan.covariance.vecchia.refinement import refined_surface
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
 
@@ -30,7 +31,9 @@ class Vecchia(Covariance):
     Attributes
     ----------
     neighbours
-        m, from 1: more are nearer to the exact covariance, at a cost between m^2 and m^3.
+        m, from 1, of the effect that copies carry: more are nearer to the exact covariance, at a
+        cost between m^2 and m^3. The likelihood is refined beyond them; see
+        :mod:`dsstan.covariance.vecchia.refinement`.
     ordering
         ``"maxmin"`` or ``"coordinate"``.
     """
@@ -54,6 +57,24 @@ class Vecchia(Covariance):
     def _at_most(self, model: SpatialModel) -> int:
         """m, or all other records where there are fewer: the rest would be empty places."""
         return min(self.neighbours, model.problem.n_records - 1)
+
+    @property
+    def rough(self) -> Vecchia:
+        """Of 15 neighbours at most."""
+        return replace(self, neighbours=min(self.neighbours, NEIGHBOURS))
+
+    def refined(
+        self, source: Any, surface: Any, window: Any, statistics: Callable[[Covariance], Any]
+    ) -> tuple[Any, Any, Any]:
+        """The surface of the exact likelihood, or of that of more neighbours."""
+        if not len(source.sites):
+            return surface, window, None
+
+        def more(neighbours: int) -> Any:
+            return statistics(replace(self, neighbours=neighbours))
+
+        fine, within, done = refined_surface(source, surface, more, at_least=self.neighbours)
+        return fine, within or window, done
 
     def statistics(self, model: SpatialModel) -> VecchiaStatistics:
         """The statistics of the likelihood surface, as sums over records."""

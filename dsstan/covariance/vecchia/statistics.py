@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import SurfaceError
 from dsstan.covariance.base import SpatialModel
-from dsstan.covariance.correlation import correlation_code
+from dsstan.covariance.correlation import CORRELATIONS, correlation_code
 from dsstan.covariance.protection import removed_variance
 from dsstan.covariance.shared_sites import Contrasts, site_means
 from dsstan.covariance.surface_statistics import Rotation, coefficients_at, rotate
@@ -187,6 +187,11 @@ class VecchiaStatistics:
         return self.finished(found.sum(axis=0), r, records)
 
     @property
+    def cov_model(self) -> str:
+        """Name of the correlation function."""
+        return CORRELATIONS[self.code - 1]
+
+    @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """Sites, diagonal of A, own noise, columns and neighbours, as the kernels take them."""
         return self.sites, self.a, self.own, self.z, self.neighbours.earlier
@@ -215,9 +220,11 @@ class VecchiaStatistics:
                 "the covariance is not positive definite at a node of the surface; "
                 "raise the lower bound of tau_sq / sigma_sq (Priors.r_bounds)"
             )
-        if records is None:
-            out = sum((c.statistics(r) for c in self.contrasts), start=out)
-        return np.asarray(out)
+        return self.with_contrasts(out, r) if records is None else np.asarray(out)
+
+    def with_contrasts(self, rows: Floats, r: Floats) -> Floats:
+        """Statistics of all records (G, H, K), from those of the rows with a spatial effect."""
+        return np.asarray(sum((c.statistics(r) for c in self.contrasts), start=rows))
 
     def at(self, phi: Floats, r: Floats) -> Iterator[Floats]:
         """Scaled statistics at each phi, shape (H, K)."""

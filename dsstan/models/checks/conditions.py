@@ -48,6 +48,8 @@ CONDITIONS = {
     "posterior",
     "several-modes": "each chain is steady, at a place of its own: the posterior has several modes",
     "surface-error": "the interpolated likelihood is not the exact one",
+    "approximation-error": "Vecchia's likelihood is not near enough to the exact one, so the "
+    "posterior may be moved by more than a tenth of its sd",
     "no-nugget": "tau_sq is as good as zero, so the model repeats each value, and so do the copies "
     "of all records that are not smoothed",
     "no-spatial-effect": "sigma_sq is as good as zero: there is nothing to smooth",
