@@ -66,7 +66,9 @@ def _fit_settings(fit: Fit) -> dict[str, Any]:
         "time_decay": fit.time_decay,
         "group_share": fit.group_share,
         "covariance": fit.covariance.settings,
-        "refinement": None if fit.refinement is None else vars(fit.refinement),
+        "refinement": None
+        if fit.refinement is None
+        else vars(fit.refinement) | {"left": finite(fit.refinement.left)},
         **fit.model_settings,
         "priors": vars(fit.priors),
         "weights": None

@@ -118,9 +118,10 @@ class Refinement:
         ``"exact"``, or the number of neighbours of the likelihood that it became.
     moved
         By how much each posterior mean moved, in its sds: of the logs of phi, sigma_sq and
-        tau_sq and of every coefficient, in the order of the terms.
+        tau_sq and of every coefficient, in the order of the terms. Empty where it was not looked
+        at, of too many rows.
     left
-        The largest move that is still to be expected, in sds.
+        The largest move that is still to be expected, in sds; infinite where it is not known.
     where
         Of which of these: its position in ``moved``.
     """
@@ -143,8 +144,8 @@ def refined_surface(
     more: Callable[[int], Sums],
     *,
     at_least: int = 0,
-) -> tuple[Surface, Window | None, Refinement | None]:
-    """The surface where the posterior lies, refined; as it is, and nothing else, where it is not.
+) -> tuple[Surface, Window | None, Refinement]:
+    """The surface where the posterior lies, refined; as it is, without a window, where it is not.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def refined_surface(
     m = source.neighbours.earlier.shape[1]
     many = len(source.sites) > MOST_ROWS
     if many and at_least <= m:
-        return surface, None, None
+        return surface, None, Refinement(m, m, (), np.inf, 0)
     box = inner_box(surface, INNER)
     ends = box.phi_bounds, box.r_bounds
     grid = ChebyshevGrid(surface.nodes, ends)
@@ -166,7 +167,7 @@ def refined_surface(
     rough = replace(surface, grid=grid, coefficients=grid.coefficients(values))
     if many:
         fine, _ = _with_difference(rough, more(at_least))
-        return fine, inner_box(fine, np.inf), None
+        return fine, inner_box(fine, np.inf), Refinement(m, at_least, (), np.inf, 0)
     first = posterior_moments(rough)
     by: int | str = "exact"
     if len(source.sites) <= EXACT_ROWS:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsstan.covariance.vecchia.refinement import MOVED, Refinement
+from dsstan.core.spelling import spelled
+from dsstan.covariance.vecchia.refinement import ENOUGH, MOST_ROWS, MOVED, Refinement
 from dsstan.models.checks.conditions import Check
 
 __all__ = ["refinement_checks", "refinement_notes"]
@@ -20,7 +21,7 @@ def refinement_checks(refinement: Refinement | None, terms: Sequence[str]) -> li
     terms
         Of its formula.
     """
-    if refinement is None:
+    if refinement is None or not refinement.moved:
         return []
     return [
         Check(
@@ -39,6 +40,12 @@ def refinement_notes(refinement: Refinement | None, terms: Sequence[str]) -> lis
     """What a user should know where Vecchia's likelihood alone would have moved a mean."""
     if refinement is None:
         return []
+    if not refinement.moved:
+        return [
+            f"of more than {MOST_ROWS:,} sites the likelihood of {refinement.by} neighbours is not "
+            "compared with that of more, which may move a posterior mean by about its sd: "
+            f"{spelled('neighbours', ENOUGH)} is nearer to the exact one"
+        ]
     most = refinement.moved[refinement.most_moved]
     if abs(most) <= MOVED:
         return []
