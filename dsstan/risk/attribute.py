@@ -22,7 +22,6 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from arviz_stats.base import array_stats
 from scipy.interpolate import CubicSpline
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr
@@ -37,6 +36,7 @@ from dsstan.covariance.base import Parameters
 from dsstan.covariance.copy_law import copy_law, projected_precision, projection
 from dsstan.covariance.eigenbasis import alone
 from dsstan.covariance.latent import LatentModel, require_all_pairs
+from dsstan.models.checks.diagnostics import RELIABLE_K, pareto_k
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
@@ -47,9 +47,6 @@ from dsstan.table.problem import Problem
 
 DRAWS, FEWEST = 2000, 50
 """Posterior draws that are reweighted unless others are asked for, and fewest for a Pareto tail."""
-
-RELIABLE_K = 0.7
-"""Largest Pareto k with which importance sampling can be trusted (Vehtari et al. 2024)."""
 
 _GRID, _REACH, _MOVES = 25, 7.0, 20
 """Candidates of a record, the reach of their grid in sds, and most times it is moved."""
@@ -338,26 +335,6 @@ def _posterior(
     below = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     low, high = np.interp(ends, fine, below / below[-1])
     return mean, float(np.sqrt(density @ (fine - mean) ** 2)), float(high - low)
-
-
-def pareto_k(log_ratio: Floats) -> float:
-    """Pareto k of importance weights from their logs, shape (S,); 0 at least.
-
-    0 as well where all are equal, and infinite where five draws or fewer carry
-    them all, since no tail can then be fitted. Vehtari et al. (2024).
-    """
-    ratio = np.exp(log_ratio - log_ratio.max())
-    if np.ptp(ratio) < 1e-8:
-        return 0.0
-    if np.sum(ratio) ** 2 / np.sum(ratio**2) <= 5.0:
-        return float("inf")
-    try:
-        # pareto_khat of arviz-stats 0.8 takes logs for the weights themselves; psislw doesn't.
-        with np.errstate(all="ignore"):
-            k = float(array_stats.psislw(-log_ratio)[1])
-    except ValueError:  # equal weights throughout the tail
-        return 0.0
-    return max(0.0, k) if np.isfinite(k) else float("inf")
 
 
 def _bounds(

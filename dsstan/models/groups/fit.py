@@ -10,13 +10,15 @@ import numpy as np
 
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, is_number
-from dsstan.covariance.approximations import Covariance
+from dsstan.core.spelling import spelled
+from dsstan.covariance.approximations import Covariance, choose_covariance
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.protection import protection_of
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.models.arguments import Request, check_arguments
 from dsstan.models.checks.conditions import Check, at_bounds
-from dsstan.models.finish import finish_fit, run_program
+from dsstan.models.finish import Run, finish_fit, run_program
+from dsstan.models.groups.direct import run_direct
 from dsstan.models.groups.groups import Groups, not_estimable, read_groups
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.priors import Priors, ResolvedPriors
@@ -24,14 +26,17 @@ from dsstan.models.starts import Begin, Pick, decay_near
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem, require_complete
 
-__all__ = ["LKJ_ETA", "MAX_RECORDS", "MultivariateFit", "fit_multivariate"]
+__all__ = ["EXACT_RECORDS", "LKJ_ETA", "MultivariateFit", "fit_multivariate"]
 
 
 LKJ_ETA = 2.0
 """Default of the LKJ prior: correlations between groups lean to 0, mildly."""
 
-MAX_RECORDS = 1000
-"""Most informing records: a gradient factors a matrix of their number."""
+ENGINES = ("auto", "direct", "cmdstan", "embedded")
+
+EXACT_RECORDS = 1000
+"""Most informing records for which ``"auto"`` takes the exact covariance, and Stan takes any: each
+density factors a matrix of their number."""
 
 
 def fit_multivariate(
@@ -89,8 +94,14 @@ def fit_multivariate(
     lkj_eta
         Shape of the LKJ prior on the correlation of T; 1 is uniform, by default 2.
     covariance
-        ``"exact"``, which is also ``"auto"``: several groups have no approximation.
-    cov_model, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
+        ``"exact"``, ``"vecchia"`` or a :class:`dsstan.Vecchia`, each record given so many
+        neighbours of any group and as many of its own. ``"auto"``, the default without ``start``,
+        is exact up to 1,000 informing records and Vecchia's beyond.
+    engine
+        ``"direct"``, which is also ``"auto"``, draws from the posterior without Stan in a
+        fraction of the time; it knows no warm-up. ``"cmdstan"`` or ``"embedded"`` run the Stan
+        program, for up to 1,000 informing records.
+    cov_model, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
         As for :func:`dsstan.fit`.
 
     Returns
@@ -101,8 +112,8 @@ def fit_multivariate(
     Raises
     ------
     InputError
-        If arguments contradict each other, the groups can't be used, or there are more than
-        ``MAX_RECORDS`` (1000) informing records.
+        If arguments contradict each other, the groups can't be used, or Stan is asked for a
+        covariance or a number of records that it can't take.
     EngineError
         If the engine is missing or fails.
     """
@@ -126,38 +137,65 @@ def fit_multivariate(
         progress=progress,
         alone=("phi",),
         outcome=None,
-        exact_only="fit_multivariate",
     )
+    asked = covariance if covariance is not None or start is None else start.covariance
+    request = replace(request, covariance=_covariance(request, asked, engine))
     rows = request.informing
-    if len(rows) > MAX_RECORDS:
-        raise InputError(
-            f"{len(rows)} records inform the fit and at most {MAX_RECORDS} are taken: every "
-            "gradient factors a matrix of their number, days of work beyond. Fit an area, or a "
-            "sample"
-        )
     spread = group_scales(group_scale, start, problem, rows)
     eta = lkj_eta if lkj_eta is not None else LKJ_ETA if start is None else start.lkj_eta
     if not (is_number(eta) and 0 < eta < np.inf):
         raise InputError("lkj_eta must be positive and finite")
-    run = run_program(
-        request,
-        "multivariate",
-        _data(request, found, spread, float(eta)),
-        group_starts(problem, found, request.priors),
-        runner=get_engine(engine),
-        names=("beta", "T", "sigma_sq", "tau_sq"),
-    )
-    draws = _shaped(run.draws, found.n, problem.n_terms)
+    if engine in ("auto", "direct"):
+        run, *trusted = run_direct(request, found, spread, float(eta))
+    else:
+        run, trusted = _run_stan(request, found, spread, float(eta), engine), []
     return finish_fit(
         MultivariateFit,
         request,
-        replace(run, draws=draws),
-        checks=_ratio_checks(draws, request.priors, found.n),
+        run,
+        checks=[*_ratio_checks(run.draws, request.priors, found.n), *trusted],
         notes=(*_notes(found, problem, rows), *_decided_by_flagged(found, request)),
         groups=found,
         group_scale=spread,
         lkj_eta=float(eta),
     )
+
+
+def _covariance(request: Request, asked: str | Covariance | None, engine: str) -> Covariance:
+    """The covariance of a fit; refused where the model or the engine does not have it."""
+    if engine not in ENGINES:
+        raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
+    n, stan = len(request.informing), engine not in ("auto", "direct")
+    chosen = request.covariance
+    if asked in (None, "auto"):
+        chosen = choose_covariance("vecchia" if n > EXACT_RECORDS and not stan else "exact", n)
+    if chosen.approximate and not chosen.sums_over_records:
+        raise InputError(
+            f"several groups have the exact covariance and Vecchia's, and not {chosen}: take "
+            f"{spelled('covariance', 'vecchia')}"
+        )
+    if stan and (chosen.approximate or n > EXACT_RECORDS):
+        what = f"{n:,} records inform the fit" if not chosen.approximate else f"it has {chosen}"
+        raise InputError(
+            f"the Stan program takes the exact covariance of at most {EXACT_RECORDS:,} informing "
+            f"records, and {what}: take {spelled('engine', 'direct')}"
+        )
+    return chosen
+
+
+def _run_stan(
+    request: Request, groups: Groups, spread: tuple[float, ...], eta: float, engine: str
+) -> Run:
+    """Draws by the Stan program."""
+    run = run_program(
+        request,
+        "multivariate",
+        _data(request, groups, spread, eta),
+        group_starts(request.problem, groups, request.priors),
+        runner=get_engine(engine),
+        names=("beta", "T", "sigma_sq", "tau_sq"),
+    )
+    return replace(run, draws=_shaped(run.draws, groups.n, request.problem.n_terms))
 
 
 def _data(

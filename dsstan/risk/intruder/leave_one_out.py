@@ -22,6 +22,7 @@ from dsstan.core.errors import InputError, check_count
 from dsstan.covariance.base import Terms
 from dsstan.covariance.eigenbasis import alone
 from dsstan.covariance.latent import require_gaussian
+from dsstan.models.checks.diagnostics import RELIABLE_K
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_at
 from dsstan.models.result import Fit
@@ -30,10 +31,6 @@ from dsstan.table.problem import require_complete
 
 DRAWS = 400
 """Posterior draws to average over in an eigenbasis, unless others are asked for."""
-
-
-RELIABLE_K = 0.7
-"""Largest Pareto k with which reweighted draws can be trusted (Vehtari et al. 2024)."""
 
 EQUAL = 1e-8
 """Log densities that differ by less are equal, and no tail is fitted to them."""
