@@ -86,7 +86,7 @@ install()
 above.register(
     {
         "Fit.predictive": "dsstan.models.predictive:Predictive",
-        "MultivariateFit.predictive": "dsstan.models.groups.coregionalisation:GroupPredictive",
+        "MultivariateFit.predictive": "dsstan.models.groups.predictive:GroupPredictive",
         "Synthesis.publish": "dsstan.release.publication.publish:publish_synthesis",
         "Synthesis.write": "dsstan.release.write:write_release",
         "published_before": "dsstan.release.publication.earlier:published_before",

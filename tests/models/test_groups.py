@@ -28,8 +28,8 @@ from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.weights import neighbour_distances
 from mc import Estimate, assert_same, assert_same_posterior, mean_of, quantile_of, sd_of, z_limit
 
-QUIET = {"engine": "embedded", "progress": False}
-SHORT = {"warmup": 300, "samples": 500, **QUIET}
+QUIET = {"progress": False}
+SHORT = {"samples": 500, **QUIET}
 ROUNDING = 1e-9
 """Two ways of solving the same linear system of some sixty records."""
 
@@ -396,10 +396,19 @@ def test_a_group_without_records_has_no_surface(lone):
         surface_by_group(lone, [[0.0, 0.0]], groups=[7])
 
 
-def test_too_many_records_are_refused_with_the_reason(monkeypatch, problem):
-    monkeypatch.setattr("dsstan.models.groups.fit.MAX_RECORDS", 20)
-    with pytest.raises(InputError, match="30 records inform the fit and at most 20"):
-        fit_multivariate(problem, "kind", **QUIET)
+BEYOND_STAN = [
+    ({"engine": "embedded"}, r"at most 20 informing records, and 30 records inform .*\"direct\""),
+    ({"engine": "embedded", "covariance": "vecchia"}, 'and it has Vecchia.*"direct"'),
+    ({"covariance": "predictive_process"}, 'not the predictive process.*"vecchia"'),
+    ({"engine": "jags"}, "engine must be one of auto, direct, cmdstan, embedded, got 'jags'"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BEYOND_STAN)
+def test_what_the_engine_or_the_model_can_t_take_is_refused(monkeypatch, problem, given, message):
+    monkeypatch.setattr("dsstan.models.groups.fit.EXACT_RECORDS", 20)
+    with pytest.raises(InputError, match=message):
+        fit_multivariate(problem, "kind", progress=False, **given)
 
 
 def test_within_groups_needs_a_fit_of_groups(free):

@@ -1,7 +1,8 @@
-"""The spatial effects of several groups given the data, and how copies are drawn from them."""
+"""The spatial effects of several groups given the data."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +15,6 @@ from dsstan.covariance.correlation import correlation
 from dsstan.covariance.latent import correlation_factor
 from dsstan.covariance.protection import removed_variance
 from dsstan.models.groups.result import MultivariateFit
-from dsstan.models.predictive import Predictive
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,13 @@ def group_parameters_at(fit: MultivariateFit, chain: int, iteration: int) -> Gro
     return GroupParameters(at["beta"], at["T"], at["tau_sq"], float(at["phi"]))
 
 
-class GroupLatentModel:
+def group_root(T: Floats) -> Floats:
+    """F with T = F F', also where T is singular to rounding, shape (J, J)."""
+    values, vectors = np.linalg.eigh(T)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+class GroupEffects(ABC):
     """Conditional law of the spatial effects given y for the draws of one fit.
 
     ``w | y ~ N(C A V^-1 (y - mean), K - C A V^-1 A C')`` with ``K_ij = T_k(i)k(j) R_ij``, C its
@@ -43,19 +49,10 @@ class GroupLatentModel:
 
     def __init__(self, fit: MultivariateFit) -> None:
         self.fit = fit
-        problem = fit.problem
         self.group = fit.groups.index
         self.rows = fit.informing
         self.a_rows = fit.A[self.rows]
         self.group_rows = self.group[self.rows]
-        self.sites, self.site = problem.unique_sites, problem.site_index
-        self.site_rows = problem.site_index[self.rows]
-        self._parts = lru_cache(maxsize=1)(self._factor)
-
-    def _factor(self, phi: float) -> tuple[Floats, Floats]:
-        """R among the sites and its factor."""
-        R = correlation(cdist(self.sites, self.sites), phi, self.fit.cov_model)
-        return R, correlation_factor(R)
 
     def mean_response(self, p: GroupParameters, X: Floats | None = None) -> Floats:
         """x_i' beta_k(i) of every record, shape (N,), at the table's design matrix or another."""
@@ -66,6 +63,34 @@ class GroupLatentModel:
         """D of the informing records, shape (n,)."""
         removed = removed_variance(self.a_rows, self.fit.protection)
         return np.asarray(p.tau_sq[self.group_rows] + np.diag(p.T)[self.group_rows] * removed)
+
+    def residual(self, p: GroupParameters) -> Floats:
+        """y - mean of the informing records."""
+        return np.asarray((self.fit.problem.y - self.mean_response(p))[self.rows])
+
+    @abstractmethod
+    def draw(self, p: GroupParameters, rng: np.random.Generator) -> Floats:
+        """One draw of w of all records, shape (N,)."""
+
+    @abstractmethod
+    def at(self, p: GroupParameters, group: Indices, places: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of w_k given y and the parameters, of groups at places, (m,) each."""
+
+
+class GroupLatentModel(GroupEffects):
+    """The law of the effects under the exact covariance, by dense matrices."""
+
+    def __init__(self, fit: MultivariateFit) -> None:
+        super().__init__(fit)
+        problem = fit.problem
+        self.sites, self.site = problem.unique_sites, problem.site_index
+        self.site_rows = problem.site_index[self.rows]
+        self._parts = lru_cache(maxsize=1)(self._factor)
+
+    def _factor(self, phi: float) -> tuple[Floats, Floats]:
+        """R among the sites and its factor."""
+        R = correlation(cdist(self.sites, self.sites), phi, self.fit.cov_model)
+        return R, correlation_factor(R)
 
     def _solve(self, p: GroupParameters, right: Floats) -> Floats:
         """A V^-1 right, for the informing records."""
@@ -79,10 +104,6 @@ class GroupLatentModel:
         factor = cho_factor(V, lower=True, overwrite_a=True, check_finite=False)
         solved = np.asarray(cho_solve(factor, right, check_finite=False))
         return solved * (self.a_rows if right.ndim == 1 else self.a_rows[:, None])
-
-    def _residual(self, p: GroupParameters) -> Floats:
-        """y - mean of the informing records."""
-        return np.asarray((self.fit.problem.y - self.mean_response(p))[self.rows])
 
     def cross(self, p: GroupParameters, group: Indices, places: Floats | None = None) -> Floats:
         """Covariance of effects with those of the informing records, shape (m, n).
@@ -98,12 +119,12 @@ class GroupLatentModel:
 
     def mean(self, p: GroupParameters) -> Floats:
         """E[w | y, parameters] of the records, shape (N,)."""
-        return np.asarray(self.cross(p, self.group) @ self._solve(p, self._residual(p)))
+        return np.asarray(self.cross(p, self.group) @ self._solve(p, self.residual(p)))
 
     def at(self, p: GroupParameters, group: Indices, places: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of w_k given y and the parameters, of groups at places, (m,) each."""
         C = self.cross(p, group, places)
-        solved = self._solve(p, np.column_stack([self._residual(p), (C * self.a_rows).T]))
+        solved = self._solve(p, np.column_stack([self.residual(p), (C * self.a_rows).T]))
         variance = np.diag(p.T)[group] - np.sum(C * solved[:, 1:].T, axis=1)
         return np.asarray(C @ solved[:, 0]), np.asarray(variance)
 
@@ -120,34 +141,9 @@ class GroupLatentModel:
         A prior draw corrected by its own residual: w0 + C A V^-1 (y - mean - A w0 - e).
         """
         _, factor = self._parts(p.phi)
-        values, vectors = np.linalg.eigh(p.T)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = group_root(p.T)
         shared = factor @ rng.standard_normal((len(self.sites), len(root)))
         w0 = np.sum(shared[self.site] * root[self.group], axis=1)
         noise = np.sqrt(self.noise_variance(p)) * rng.standard_normal(self.rows.size)
-        residual = self._residual(p) - self.a_rows * w0[self.rows] - noise
+        residual = self.residual(p) - self.a_rows * w0[self.rows] - noise
         return np.asarray(w0 + self.cross(p, self.group) @ self._solve(p, residual))
-
-
-class GroupPredictive(Predictive):
-    """The law of a copy with a nugget and coefficients of each group."""
-
-    fit: MultivariateFit
-
-    def prepare(self) -> None:
-        """What all copies share."""
-        self.groups_model = GroupLatentModel(self.fit)
-
-    @property
-    def label(self) -> bytes:
-        """What sets these copies apart from others of the same seed."""
-        return f"groups {self.fit.groups.column} ".encode() + super().label
-
-    def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
-        """One copy of the response on its own scale, shape (N,)."""
-        model = self.groups_model
-        p = group_parameters_at(self.fit, chain, iteration)
-        w = model.draw(p, rng)
-        noise = np.sqrt(p.tau_sq[model.group]) * rng.standard_normal(len(w))
-        centre = model.mean_response(p, self.X) + self.carried * w
-        return np.asarray(self.fit.problem.transform.inverse(centre + noise))

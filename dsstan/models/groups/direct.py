@@ -26,6 +26,9 @@ from dsstan.models.groups.likelihood import (
     exact_statistics,
 )
 
+FEW_RECORDS, EFFORT = 300, 3.0
+"""Up to so many records, whose densities cost little, more proposals are made for a draw."""
+
 LINE = np.linspace(0.04, 0.96, 9)
 """Where between the ends of its range, in logs, phi is held when modes are looked for."""
 
@@ -42,10 +45,9 @@ def group_posterior(
         else exact_statistics(records)
     )
     beta_scale, group_scale = np.array(request.priors.beta_scale), np.array(spread)
-    n, J = len(records.y), groups.n
     return (
-        PriorCoordinates(J, request.priors, eta, request.phi_held),
-        GroupPosterior(statistics, n, beta_scale, group_scale, J),
+        PriorCoordinates(groups.n, request.priors, eta, request.phi_held),
+        GroupPosterior(statistics, records, beta_scale, group_scale),
     )
 
 
@@ -76,6 +78,7 @@ def run_direct(
         found = run_chains(
             *(evaluate, _coefficients(posterior, rng), guess, rng),
             samples=settings.samples,
+            effort=EFFORT if len(request.informing) <= FEW_RECORDS else 1.0,
             advance=advance,
         )
     shape = found.points.shape[:2]

@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from dsstan.core.progress import progress_bar
 from dsstan.models.effect_map import grid
-from dsstan.models.groups.coregionalisation import GroupLatentModel, group_parameters_at
+from dsstan.models.groups.coregionalisation import group_parameters_at
+from dsstan.models.groups.predictive import group_effects
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.posterior import spread_draws
 from dsstan.table.geo import planar
@@ -53,7 +54,7 @@ def surface_by_group(
     labels = fit.groups.labels if groups is None else tuple(groups)
     numbers = [fit.groups.number(label) for label in labels]
     where = grid(fit, cells=cells) if places is None else planar(places, fit.problem)
-    model = GroupLatentModel(fit)
+    model = group_effects(fit)
     picks = spread_draws(fit, min(draws, fit.n_draws))
     m = len(where)
     group = np.repeat(np.asarray(numbers, dtype=np.intp), m)

@@ -26,7 +26,7 @@ from dsstan.core.arrays import Floats
 LogDensity = Callable[[Floats], Floats]
 """Log density at M points (M, d), up to a constant; -inf where there is none."""
 
-FREEDOM = 8.0
+FREEDOM = 5.0
 """Degrees of freedom of the t: heavier tails than those of N(0, I), so that weights are bounded."""
 
 STEP, CURVED = 1e-5, 0.02
@@ -59,8 +59,8 @@ GOOD = 0.45
 COMPONENTS, INWARDS = 8, 0.3
 """Of the guess, and how far towards the middle they begin."""
 
-FEWEST_PROPOSALS, MOST_PROPOSALS = 2, 8
-"""Proposals for a draw."""
+MOST_PROPOSALS = 8
+"""For a draw."""
 
 BLOCK = 256
 """Proposals of all chains whose densities are computed together."""
@@ -74,7 +74,7 @@ DRAWS_EACH = 20
 LOCAL = 1.7
 """Size of a step to a neighbouring point, in sds of the guess over the root of the coordinates."""
 
-WIDE_SHARE, WIDE = 0.2, 1.5
+WIDE_SHARE, WIDE = 0.2, 2.0
 """Share of the guess that is wider than the rest, and how much, in sds."""
 
 
@@ -332,6 +332,7 @@ def run_chains(
     rng: np.random.Generator,
     *,
     samples: int,
+    effort: float = 1.0,
     advance: Callable[[float], None] | None = None,
 ) -> Chains:
     """Chains from ``guess.starts``.
@@ -344,11 +345,12 @@ def run_chains(
         What is kept of such rows, (M, Q): once for every draw, also where the chain stays.
     guess, rng, samples
         Where proposals come from, their stream, and draws of each chain.
+    effort
+        Effective proposals for a draw.
     """
     mixture = guess.mixture
     chains, d = guess.starts.shape
-    wanted = np.ceil(1.0 / max(guess.share, 1e-9))
-    count = int(np.clip(wanted, FEWEST_PROPOSALS, MOST_PROPOSALS))
+    count = int(np.clip(np.ceil(effort / max(guess.share, 1e-9)), 1, MOST_PROPOSALS))
     state = _State.at(guess.starts.copy(), evaluate, mixture)
     points, kept, stats, all_weights = [], [], [], []
     block = max(1, BLOCK // (chains * count))

@@ -12,7 +12,7 @@ from numba import njit, prange
 from dsstan.covariance.vecchia.kernels import _correlation
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _given_neighbours(
     i: int,
     near: Any,
@@ -61,7 +61,7 @@ def _given_neighbours(
     return root[count, count] ** 2
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def group_sums(
     sites: Any,
     group: Any,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,8 +38,11 @@ class GroupRecords:
 
     Attributes
     ----------
-    X, y, sites, group
-        Rows of the design matrix (n, P), response, place (n, 2) and number of the group.
+    X, sites, group
+        Rows of the design matrix (n, P), place (n, 2) and number of the group.
+    common, rest
+        Least squares over all groups (P,), and what they leave of the response (n,): with the
+        response itself, Z' V^-1 Z would lose digits where V is small.
     a, removed
         Diagonal of A, and the share of the sill that returns as noise.
     groups
@@ -48,7 +52,8 @@ class GroupRecords:
     """
 
     X: Floats = field(repr=False)
-    y: Floats = field(repr=False)
+    common: Floats = field(repr=False)
+    rest: Floats = field(repr=False)
     sites: Floats = field(repr=False)
     group: Indices = field(repr=False)
     a: Floats = field(repr=False)
@@ -60,19 +65,20 @@ class GroupRecords:
     def of(cls, model: SpatialModel, groups: Groups) -> GroupRecords:
         """Of the informing records of a model."""
         rows, problem = model.informing, model.problem
-        a = model.A[rows]
+        a, X, y = model.A[rows], problem.X[rows], problem.y[rows]
+        common = np.linalg.lstsq(X, y, rcond=None)[0]
         return cls(
-            *(problem.X[rows], problem.y[rows], problem.sites[rows], groups.index[rows]),
+            *(X, common, y - X @ common, problem.sites[rows], groups.index[rows]),
             *(a, removed_variance(a, model.protection), groups.n, model.cov_model),
         )
 
     def design(self) -> Floats:
-        """Z and y, shape (n, J P + 1)."""
+        """Z and the rest, shape (n, J P + 1)."""
         n, p = self.X.shape
         z = np.zeros((n, self.groups * p + 1))
         for j in range(p):
             z[np.arange(n), self.group * p + j] = self.X[:, j]
-        z[:, -1] = self.y
+        z[:, -1] = self.rest
         return z
 
 
@@ -136,11 +142,11 @@ class VecchiaGroups:
         kept = np.flatnonzero(r.a != 0.0)
         order = kept[order_places(r.sites[kept], ordering)] if kept.size else kept
         self.order = np.concatenate([order, np.flatnonzero(r.a == 0.0)])
-        self.near = np.full((len(r.y), 2 * neighbours), -1, dtype=np.int32)
+        self.near = np.full((len(r.rest), 2 * neighbours), -1, dtype=np.int32)
         self.near[: len(order)] = _both(r.sites[order], r.group[order], neighbours)
         parts = (r.sites, r.group.astype(np.int64), r.a, r.removed)
         self.arrays = tuple(np.ascontiguousarray(part[self.order]) for part in parts)
-        self.data = tuple(np.ascontiguousarray(part[self.order]) for part in (r.X, r.y))
+        self.data = tuple(np.ascontiguousarray(part[self.order]) for part in (r.X, r.rest))
         self.code = correlation_code(r.cov_model)
 
     def __call__(self, sets: GroupParameterSets) -> Floats:
@@ -181,47 +187,56 @@ class GroupPosterior:
     ----------
     statistics
         Where log|V| and Z' V^-1 Z come from.
-    n
-        Number of informing records.
+    records
+        The n informing records.
     beta_scale, group_scale
         Prior sds of the common coefficients and of a group's about them, P each.
-    groups
-        J.
     """
 
     def __init__(
         self,
         statistics: Statistics,
-        n: int,
+        records: GroupRecords,
         beta_scale: Floats,
         group_scale: Floats,
-        groups: int,
     ) -> None:
-        self.statistics, self.n = statistics, n
-        eye, ones = np.eye(groups), np.ones((groups, groups))
+        self.statistics, self.n = statistics, len(records.rest)
+        eye, ones = np.eye(records.groups), np.ones((records.groups, records.groups))
         prior = np.kron(ones, np.diag(beta_scale**2)) + np.kron(eye, np.diag(group_scale**2))
-        self.precision = np.linalg.inv(prior)
-        self.log_det_prior = float(np.linalg.slogdet(prior)[1])
+        # beta = common + root gamma with gamma ~ N(-shift, I): no eigenvalue of its precision
+        # is below 1.
+        self.root = np.linalg.cholesky(prior)
+        self.common = np.tile(records.common, records.groups)
+        self.shift = np.linalg.solve(self.root, self.common)
 
     def log_likelihood(self, s: Floats) -> Floats:
         """log p(y | T, tau_sq, phi) from statistics (M, Q + 2, Q + 1), all constants kept, (M,)."""
-        out = np.full(len(s), -np.inf)
-        fine = np.isfinite(s).all(axis=(1, 2))
-        G, half = self._factor(s[fine])
-        log_det = s[fine, -1, 0] + self.log_det_prior
-        log_det += 2.0 * np.sum(np.log(np.diagonal(G, axis1=1, axis2=2)), axis=1)
-        squares = s[fine, -2, -1] - np.sum(half**2, axis=1)
-        out[fine] = -0.5 * (self.n * np.log(2.0 * np.pi) + log_det + squares)
-        return out
+        G, half = self._factor(s)
+        log_det = s[:, -1, 0] + 2.0 * np.sum(np.log(np.diagonal(G, axis1=1, axis2=2)), axis=1)
+        squares = s[:, -2, -1] + self.shift @ self.shift - np.sum(half**2, axis=1)
+        out = -0.5 * (self.n * np.log(2.0 * np.pi) + log_det + squares)
+        # Squares below 0 are rounding, where V is all but singular.
+        return np.where(np.isfinite(out) & (squares > 0.0), out, -np.inf)
 
     def draw_coefficients(self, s: Floats, rng: np.random.Generator) -> Floats:
         """One draw of the coefficients at each set of parameters, shape (M, Q)."""
         G, half = self._factor(s)
         noise = half + rng.standard_normal(half.shape)
-        return np.asarray(np.linalg.solve(G.swapaxes(1, 2), noise[..., None])[..., 0])
+        gamma = np.linalg.solve(G.swapaxes(1, 2), noise[..., None])[..., 0]
+        return np.asarray(self.common + gamma @ self.root.T)
 
     def _factor(self, s: Floats) -> tuple[Floats, Floats]:
-        """Factor of the coefficients' precision (M, Q, Q), and G^-1 Z'V^-1 y (M, Q)."""
-        q = len(self.precision)
-        G = np.linalg.cholesky(s[:, :q, :q] + self.precision)  # reads the lower triangle alone
-        return G, np.linalg.solve(G, s[:, q, :q, None])[..., 0]
+        """Factor of gamma's precision (M, Q, Q), NaN where rounding left none, and G^-1 times"""
+        q = len(self.root)
+        lower = np.tril(s[:, :q, :q])
+        full = lower + np.tril(lower, -1).swapaxes(1, 2)
+        precision = np.eye(q) + self.root.T @ full @ self.root
+        try:
+            G = np.linalg.cholesky(precision)
+        except np.linalg.LinAlgError:
+            G = np.full_like(precision, np.nan)
+            for k in np.flatnonzero(np.isfinite(precision).all(axis=(1, 2))):
+                with suppress(np.linalg.LinAlgError):
+                    G[k] = np.linalg.cholesky(precision[k])
+        right = s[:, q, :q] @ self.root - self.shift
+        return G, np.linalg.solve(G, right[..., None])[..., 0]
