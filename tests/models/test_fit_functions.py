@@ -55,7 +55,7 @@ FITS: dict[str, tuple[str, Callable[..., Fit]]] = {
 }
 """Response and call of every model."""
 
-EXACT_ONLY = sorted(set(FITS) - {"fit", "counts"})
+EXACT_ONLY = sorted(set(FITS) - {"fit", "counts", "multivariate"})
 BRIEF: dict[str, Any] = {"chains": 2, "warmup": 40, "samples": 40, "engine": "embedded"}
 BRIEF |= {"progress": False, "seed": 1}
 ANYWAY = {"accept_failed": True, "accept_few_draws": True, "progress": False}

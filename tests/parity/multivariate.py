@@ -117,14 +117,14 @@ def _at(point: dict[str, Any], A: Floats, protection: str, free: str | None) -> 
 
 
 @cache
-def fitted(model: str, samples: int = 300) -> MultivariateFit:
+def fitted(model: str, samples: int = 300, engine: str = "direct") -> MultivariateFit:
     """The fit beside the JAGS run of that name."""
     own = inputs("multivariate")
     settings: dict[str, Any] = {
         "priors": prior_settings(),
         "group_scale": own["priors"]["group_scale"],
         "lkj_eta": own["priors"]["lkj_eta"],
-        "engine": "embedded",
+        "engine": engine,
         "warmup": 250,
         "samples": samples,
         "progress": False,

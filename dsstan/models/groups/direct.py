@@ -26,9 +26,6 @@ from dsstan.models.groups.likelihood import (
     exact_statistics,
 )
 
-FEW_RECORDS, EFFORT = 300, 3.0
-"""Up to so many records, whose densities cost little, more proposals are made for a draw."""
-
 LINE = np.linspace(0.04, 0.96, 9)
 """Where between the ends of its range, in logs, phi is held when modes are looked for."""
 
@@ -78,7 +75,6 @@ def run_direct(
         found = run_chains(
             *(evaluate, _coefficients(posterior, rng), guess, rng),
             samples=settings.samples,
-            effort=EFFORT if len(request.informing) <= FEW_RECORDS else 1.0,
             advance=advance,
         )
     shape = found.points.shape[:2]
@@ -110,7 +106,7 @@ def _trusted(k: float) -> Check:
         f"at most {RELIABLE_K:g}",
         "ok" if k <= RELIABLE_K else "failure",
         "the proposals",
-        f"the chains' proposals miss part of the posterior: {spelled('engine', 'embedded')} samples "
-        "it in another way, for up to 1,000 records",
+        f"proposals miss part of the posterior: {spelled('engine', 'embedded')} samples it in another "
+        "way, of up to 1,000 records",
         "not-converged",
     )

@@ -204,9 +204,7 @@ def laplace(log_density: LogDensity, start: Floats, line: Floats | None) -> Mixt
     return Mixture.about([centres[k] for k in kept], [covariances[k] for k in kept])
 
 
-def _profile(
-    log_density: LogDensity, start: Floats, line: Floats
-) -> list[tuple[float, Floats]]:
+def _profile(log_density: LogDensity, start: Floats, line: Floats) -> list[tuple[float, Floats]]:
     """Tops of the best log density along values of the last coordinate, with where they are."""
     found = []
     at = start[:-1]
@@ -285,7 +283,7 @@ def adapted(
         share = _effective(own) / count
         if advance is not None:
             advance(number / MOST)
-        if share > GOOD and number >= FEWEST or number == MOST:
+        if (share > GOOD and number >= FEWEST) or number == MOST:
             break
         # Every draw counts as one of the mixture of all guesses so far.
         proposed = logsumexp([m.log_density(points) for m in tried], axis=0)
@@ -332,7 +330,7 @@ def run_chains(
     rng: np.random.Generator,
     *,
     samples: int,
-    effort: float = 1.0,
+    effort: float = 2.0,
     advance: Callable[[float], None] | None = None,
 ) -> Chains:
     """Chains from ``guess.starts``.
@@ -372,8 +370,8 @@ def run_chains(
             stats.append(np.column_stack([chance, np.zeros((chains, 2)), -state.value]))
         if advance is not None:
             advance((begin + size) / samples)
-    by_chain = [np.swapaxes(np.array(part), 0, 1) for part in (points, kept, stats)]
-    return Chains(*by_chain, np.concatenate(all_weights))
+    at, held, sampler = (np.swapaxes(np.array(part), 0, 1) for part in (points, kept, stats))
+    return Chains(at, held, sampler, np.concatenate(all_weights))
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""Compiled loop of Vecchia's approximation for several groups."""
+"""Compiled loops of the covariance of several groups, whole and by Vecchia's approximation."""
 
 # The loops are written out, since that is what numba compiles.
 from __future__ import annotations
@@ -58,7 +58,22 @@ def _given_neighbours(
         for o in range(x + 1, count):
             value -= root[o, x] * weights[o]
         weights[x] = value / root[x, x]
-    return root[count, count] ** 2
+    return float(root[count, count] ** 2)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_covariance(
+    sites: Any, group: Any, a: Any, removed: Any, T: Any, tau_sq: Any, phi: float, code: int, V: Any
+) -> None:
+    """The lower triangle of V, shape (n, n), at one set of parameters; see :func:`group_sums`."""
+    n = len(group)
+    for j in range(n):
+        g = group[j]
+        V[j, j] = T[g, g] * (a[j] * a[j] + removed[j]) + tau_sq[g]
+        for i in range(j + 1, n):
+            dx, dy = sites[i, 0] - sites[j, 0], sites[i, 1] - sites[j, 1]
+            d = math.sqrt(dx * dx + dy * dy)
+            V[i, j] = a[i] * a[j] * T[group[i], g] * _correlation(d, phi, code)
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy", fastmath={"reassoc", "contract"})

@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
-from scipy.spatial.distance import cdist
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
 
 from dsstan.core.arrays import Floats, Indices
 from dsstan.covariance.base import SpatialModel
-from dsstan.covariance.correlation import correlation, correlation_code
+from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.protection import removed_variance
 from dsstan.covariance.vecchia.kernels import PARALLEL
 from dsstan.covariance.vecchia.neighbours import earlier_neighbours, order_places
@@ -67,9 +67,11 @@ class GroupRecords:
         rows, problem = model.informing, model.problem
         a, X, y = model.A[rows], problem.X[rows], problem.y[rows]
         common = np.linalg.lstsq(X, y, rcond=None)[0]
+        rest, removed = np.asarray(y - X @ common), removed_variance(a, model.protection)
+        group = groups.index[rows]
         return cls(
-            *(X, common, y - X @ common, problem.sites[rows], groups.index[rows]),
-            *(a, removed_variance(a, model.protection), groups.n, model.cov_model),
+            *(X, np.asarray(common), rest, problem.sites[rows], group, a, removed, groups.n),
+            model.cov_model,
         )
 
     def design(self) -> Floats:
@@ -88,34 +90,27 @@ Statistics = Callable[[GroupParameterSets], Floats]
 
 def exact_statistics(records: GroupRecords) -> Statistics:
     """The statistics by a Cholesky factor of V for each set of parameters."""
-    sites, index = np.unique(records.sites, axis=0, return_inverse=True)
-    index, shared = index.ravel(), len(sites) < len(index)
-    d = cdist(sites, sites) if shared else cdist(records.sites, records.sites)
-    z, group = records.design(), records.group
-    smoothed = bool(np.any(records.a != 1.0))
+    from dsstan.models.groups.kernels import fill_covariance
+
+    z, r = np.asfortranarray(records.design()), records
+    n, q = z.shape
+    arrays = r.sites, r.group, r.a, r.removed
+    code = correlation_code(r.cov_model)
 
     def one(T: Floats, tau_sq: Floats, phi: float) -> Floats:
-        V = correlation(d, phi, records.cov_model)
-        if shared:
-            V = V[np.ix_(index, index)]
-        V *= T[np.ix_(group, group)]
-        if smoothed:
-            V *= records.a[:, None] * records.a
-        V[np.diag_indices_from(V)] += tau_sq[group] + np.diag(T)[group] * records.removed
-        q = z.shape[1]
-        out = np.empty((q + 1, q))
-        try:
-            L = cholesky(V, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
+        V, out = np.empty((n, n), order="F"), np.empty((q + 1, q))
+        fill_covariance(*arrays, T, tau_sq, phi, code, V)
+        L, failed = lapack.dpotrf(V, lower=1, clean=0, overwrite_a=1)
+        if failed:
             return np.full_like(out, np.nan)
-        half = solve_triangular(L, z, lower=True, check_finite=False)
+        half = blas.dtrsm(1.0, L, z, lower=1)
         out[:q] = half.T @ half
         out[q] = 2.0 * float(np.sum(np.log(np.diag(L))))
         return out
 
     def many(sets: GroupParameterSets) -> Floats:
         parts = sets.T, sets.tau_sq, sets.phi
-        if len(index) < WORTH_THREADS:
+        if n < WORTH_THREADS:
             return np.array(list(map(one, *parts)))
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             return np.array(list(pool.map(one, *parts)))
@@ -162,7 +157,7 @@ class VecchiaGroups:
             )
 
 
-def _both(places: Floats, group: Indices, m: int) -> Indices:
+def _both(places: Floats, group: Indices, m: int) -> NDArray[np.int32]:
     """m earlier neighbours of any group and then m more of the own, shape (n, 2 m)."""
     n = len(places)
     out = np.full((n, 2 * m), -1, dtype=np.int32)
@@ -239,4 +234,4 @@ class GroupPosterior:
                 with suppress(np.linalg.LinAlgError):
                     G[k] = np.linalg.cholesky(precision[k])
         right = s[:, q, :q] @ self.root - self.shift
-        return G, np.linalg.solve(G, right[..., None])[..., 0]
+        return np.asarray(G), np.asarray(np.linalg.solve(G, right[..., None])[..., 0])

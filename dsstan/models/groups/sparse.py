@@ -1,7 +1,7 @@
 """The spatial effects of several groups given the data, for many records: memory linear in N.
 
 As :mod:`dsstan.covariance.vecchia.latent` does it for one group: the effects at the distinct sites
-are nearest-neighbour processes, ``Cov(w) = T x R`` with R applied through its sparse factor once for
+are nearest-neighbour processes, ``Cov(w) = T x R``, R applied through its sparse factor once for
 each group, and V is solved by conjugate gradients.
 """
 
@@ -69,7 +69,9 @@ class SparseGroupModel(GroupEffects):
         B, F = self._process(p.phi)
         J, n = len(p.T), len(self.sites)
         place = self.site_rows * J + self.group_rows
-        out = np.bincount(place, weights=weight, minlength=n * J).reshape(n, J)
+        out: Floats = np.asarray(
+            np.bincount(place, weights=weight, minlength=n * J), dtype=np.float64
+        ).reshape(n, J)
         for k in range(J):
             column = np.ascontiguousarray(out[:, k])
             unwind_transposed(B, self.earlier, column)
@@ -92,9 +94,7 @@ class SparseGroupModel(GroupEffects):
 
         def times(x: Floats) -> Floats:
             effects = self._covariances(p, self.a_rows * x)
-            return np.asarray(
-                self.a_rows * effects[self.site_rows, self.group_rows] + noise * x
-            )
+            return np.asarray(self.a_rows * effects[self.site_rows, self.group_rows] + noise * x)
 
         def nearly(x: Floats) -> Floats:
             inside = wind(B, near, x[order]) / F
