@@ -410,7 +410,7 @@ BEYOND_STAN = [
 
 @pytest.mark.parametrize(("given", "message"), BEYOND_STAN)
 def test_what_the_engine_or_the_model_can_t_take_is_refused(monkeypatch, problem, given, message):
-    monkeypatch.setattr("dsstan.models.groups.fit.EXACT_RECORDS", 20)
+    monkeypatch.setattr("dsstan.models.groups.fit.MAX_RECORDS", 20)
     with pytest.raises(InputError, match=message):
         fit_multivariate(problem, "kind", progress=False, **given)
 

@@ -26,7 +26,7 @@ from dsstan.models.starts import Begin, Pick, decay_near
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem, require_complete
 
-__all__ = ["EXACT_RECORDS", "LKJ_ETA", "MultivariateFit", "fit_multivariate"]
+__all__ = ["LKJ_ETA", "MAX_RECORDS", "MultivariateFit", "fit_multivariate"]
 
 
 LKJ_ETA = 2.0
@@ -34,7 +34,7 @@ LKJ_ETA = 2.0
 
 ENGINES = ("auto", "direct", "cmdstan", "embedded")
 
-EXACT_RECORDS = 1000
+MAX_RECORDS = 1000
 """Most informing records for which ``"auto"`` takes the exact covariance, and Stan takes any: each
 density factors a matrix of their number."""
 
@@ -94,8 +94,9 @@ def fit_multivariate(
     lkj_eta
         Shape of the LKJ prior on the correlation of T; 1 is uniform, by default 2.
     covariance
-        ``"exact"``, ``"vecchia"`` or a :class:`dsstan.Vecchia`, each record given so many
-        neighbours of any group and as many of its own. ``"auto"``, the default without ``start``,
+        ``"exact"``, ``"vecchia"``, or the latter with its settings
+        (:mod:`dsstan.covariance.approximations`): each record given so many neighbours of any group
+        and as many of its own. ``"auto"``, the default without ``start``,
         is exact up to 1,000 informing records and Vecchia's beyond.
     engine
         ``"direct"``, which is also ``"auto"``, draws from the posterior without Stan in a
@@ -168,16 +169,16 @@ def _covariance(request: Request, asked: str | Covariance | None, engine: str) -
     n, stan = len(request.informing), engine not in ("auto", "direct")
     chosen = request.covariance
     if asked in (None, "auto"):
-        chosen = choose_covariance("vecchia" if n > EXACT_RECORDS and not stan else "exact", n)
+        chosen = choose_covariance("vecchia" if n > MAX_RECORDS and not stan else "exact", n)
     if chosen.approximate and not chosen.sums_over_records:
         raise InputError(
             f"several groups have the exact covariance and Vecchia's, and not {chosen}: take "
             f"{spelled('covariance', 'vecchia')}"
         )
-    if stan and (chosen.approximate or n > EXACT_RECORDS):
+    if stan and (chosen.approximate or n > MAX_RECORDS):
         what = f"{n:,} records inform the fit" if not chosen.approximate else f"it has {chosen}"
         raise InputError(
-            f"the Stan program takes the exact covariance of at most {EXACT_RECORDS:,} informing "
+            f"the Stan program takes the exact covariance of at most {MAX_RECORDS:,} informing "
             f"records, and {what}: take {spelled('engine', 'direct')}"
         )
     return chosen

@@ -184,18 +184,22 @@ def laplace(log_density: LogDensity, start: Floats, line: Floats | None) -> Mixt
     start
         Where the search begins, shape (d,).
     line
-        Values of the last coordinate, in order. The best of the others is followed along them, and
-        every top on the way is a start; None where one search is enough.
+        Values of the last coordinate, in order, 0 among them or nearly. The best of the others is
+        followed along them, and every top on the way is a start; None where one search is enough.
     """
     if line is None:
-        starts = [start]
+        found = [_climb(log_density, start)]
     else:
-        tops = _profile(log_density, start, line)
-        starts = [at for value, at in tops if value > max(v for v, _ in tops) - FAR]
+        along = _profile(log_density, start, line)
+        heights = np.array([-np.inf, *(height for height, _ in along), -np.inf])
+        top = (heights[1:-1] >= heights[:-2]) & (heights[1:-1] >= heights[2:])
+        top &= heights[1:-1] > heights.max() - FAR
+        found = [_climb(log_density, along[k][1]) for k in np.flatnonzero(top)]
+        # A wide shoulder where the prior has most of its mass has no top, and yet mass.
+        found.append(along[int(np.argmin(np.abs(line)))])
     centres: list[Floats] = []
     masses, covariances = [], []
-    for first in starts:
-        value, at = _climb(log_density, first)
+    for value, at in found:
         if all(np.linalg.norm(at - other) > SAME for other in centres):
             centres.append(at)
             covariances.append(_covariance(log_density, at))
@@ -205,7 +209,7 @@ def laplace(log_density: LogDensity, start: Floats, line: Floats | None) -> Mixt
 
 
 def _profile(log_density: LogDensity, start: Floats, line: Floats) -> list[tuple[float, Floats]]:
-    """Tops of the best log density along values of the last coordinate, with where they are."""
+    """The best log density at each value of the last coordinate, with where it is."""
     found = []
     at = start[:-1]
     for value in line:
@@ -215,9 +219,7 @@ def _profile(log_density: LogDensity, start: Floats, line: Floats) -> list[tuple
 
         height, at = _climb(held, at, ROUGHLY)
         found.append((height, np.append(at, value)))
-    heights = np.array([-np.inf, *(height for height, _ in found), -np.inf])
-    top = (heights[1:-1] >= heights[:-2]) & (heights[1:-1] >= heights[2:])
-    return [one for one, is_top in zip(found, top, strict=True) if is_top]
+    return found
 
 
 def _climb(log_density: LogDensity, start: Floats, close: float = CLOSE) -> tuple[float, Floats]:
@@ -330,7 +332,7 @@ def run_chains(
     rng: np.random.Generator,
     *,
     samples: int,
-    effort: float = 2.0,
+    effort: float = 1.5,
     advance: Callable[[float], None] | None = None,
 ) -> Chains:
     """Chains from ``guess.starts``.
