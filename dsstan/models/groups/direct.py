@@ -106,7 +106,7 @@ def _trusted(k: float) -> Check:
         f"at most {RELIABLE_K:g}",
         "ok" if k <= RELIABLE_K else "failure",
         "the proposals",
-        f"proposals miss part of the posterior: {spelled('engine', 'embedded')} takes up to 1,000 "
-        "records, and another way",
+        "proposals miss part of the posterior: for up to 1,000 records "
+        f"{spelled('engine', 'embedded')} samples it in another way",
         "not-converged",
     )

@@ -35,11 +35,8 @@ STEP, CURVED = 1e-5, 0.02
 LEAST_CURVATURE = 0.2
 """Of a coordinate; that of the prior alone is 1."""
 
-CLOSE, ROUGHLY = 0.05, 0.5
-"""Largest slope at a mode, and on the way to it."""
-
-SAME = 0.1
-"""Modes nearer than this are one."""
+CLOSE, ROUGHLY, SAME = 0.05, 0.5, 0.1
+"""Largest slope at a mode, and on the way to it; modes nearer than the last are one."""
 
 FAR, REACH = 40.0, 10.0
 """A mode is left out whose log density is so far below the highest, or whose log mass is."""
@@ -59,11 +56,8 @@ GOOD = 0.45
 COMPONENTS, INWARDS = 8, 0.3
 """Of the guess, and how far towards the middle they begin."""
 
-MOST_PROPOSALS = 8
-"""For a draw."""
-
-BLOCK = 256
-"""Proposals of all chains whose densities are computed together."""
+MOST_PROPOSALS, BLOCK = 8, 256
+"""For a draw, and those of all chains whose densities are computed together."""
 
 LEAST_SHARE = 0.005
 """Share below which a component of the guess goes."""
