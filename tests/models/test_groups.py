@@ -305,7 +305,7 @@ def test_copies_of_a_cut_group_come_from_the_prior_and_its_neighbours(problem, l
 
 def test_a_group_borrows_from_the_others_where_it_has_no_record(lone):
     place = [[0.3, 0.3]]
-    surface = surface_by_group(lone, place, draws=60)
+    surface = surface_by_group(lone, place, draws=lone.n_draws)
     assert list(surface["group"]) == [0, 1, 2]
     sill = np.sqrt(lone.draws["T"][..., 2, 2].mean())
     assert surface["sd"][2] < sill
