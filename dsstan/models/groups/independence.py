@@ -326,7 +326,7 @@ def run_chains(
     rng: np.random.Generator,
     *,
     samples: int,
-    effort: float = 1.2,
+    effort: float = 1.5,
     advance: Callable[[float], None] | None = None,
 ) -> Chains:
     """Chains from ``guess.starts``.
