@@ -13,7 +13,7 @@ import dsstan as ds
 from conftest import case
 from dsstan.core.spelling import COMMAND, JOB, PYTHON, options_typed_in
 from dsstan.engines import SamplerSettings
-from dsstan.models.checks.advice import repeated_values
+from dsstan.models.checks.advice import repeated_values, shared_places
 from dsstan.models.checks.conditions import few_draws, most_flagged
 from dsstan.models.checks.verdict import diagnose
 
@@ -123,6 +123,28 @@ def test_records_that_repeat_their_site_are_the_cause_of_no_nugget(
     [check] = [c for c in fit.verdict.failures if c.condition == "no-nugget"]
     assert said in check.advice
     assert check.advice.endswith(todo)
+
+
+def test_the_column_that_numbers_the_households_is_named() -> None:
+    table = case("duprows.csv")
+    table["family"] = [f"F{k}" for k in pd.factorize(table["x"])[0]]
+    table["street"] = "the same"
+    said = repeated_values(prepared(table))
+    assert said is not None
+    assert "The records of each 'family' have one place and one response" in said
+    assert said.endswith('make them one record, household="family"')
+    table.loc[0, "family"] = table.loc[1, "family"]
+    assert "family" not in (repeated_values(prepared(table)) or "")
+
+
+def test_the_time_of_a_panel_is_named() -> None:
+    problem = prepared(case("panel.csv"))
+    none = ds.flag_isolated(
+        ds.fit(problem, engine="direct", seed=1, progress=False), correlation=0.2
+    )
+    said = shared_places(problem, none)
+    assert said is not None
+    assert said.endswith("(by_site=True); if 'year' is when, say so too (time=\"year\")")
 
 
 def test_one_row_a_site_has_nothing_to_explain() -> None:

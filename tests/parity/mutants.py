@@ -237,14 +237,14 @@ MUTATIONS = (
     ),
     Mutation(
         "pooling by Rubin's rule",
-        "dsstan/analysis/utility.py",
+        "dsstan/analysis/combining.py",
         "variance = u_bar + b / copies",
         "variance = u_bar + (1 + 1 / copies) * b",
         "regression",
     ),
     Mutation(
         "pooled degrees of freedom 1% off",
-        "dsstan/analysis/utility.py",
+        "dsstan/analysis/combining.py",
         "df = (copies - 1) * (1.0",
         "df = 1.01 * (copies - 1) * (1.0",
         "regression",
@@ -258,7 +258,7 @@ MUTATIONS = (
     ),
     Mutation(
         "normal instead of t intervals",
-        "dsstan/analysis/utility.py",
+        "dsstan/analysis/combining.py",
         "half = stdtrit(np.where(b > 0, df, np.inf), 0.5 + level / 2)",
         "half = stdtrit(1e9 + 0.0 * df, 0.5 + level / 2)",
         "regression",

@@ -61,6 +61,25 @@ def test_a_few_rows_out_of_range_are_errors_of_these_rows():
         prepared(table, ("lon", "lat"), distance="projected")
 
 
+@pytest.mark.parametrize("metres", [3, 27])
+@pytest.mark.parametrize("crs", [None, "EPSG:27700"])
+def test_metres_among_degrees_and_degrees_among_metres_are_named(metres, crs):
+    table = places(LONDON, n=30)
+    table.loc[: metres - 1, ["x", "y"]] = places(METRES, n=metres)[["x", "y"]].to_numpy()
+    few, rest = ("metres", "degrees") if metres == 3 else ("degrees", "metres")
+    said = rf"look like {few} in 3 rows .*All 27 others look like {rest}"
+    with pytest.raises(CoordinateError, match=said):
+        prepared(table, crs=crs)
+    if crs is None:
+        assert prepared(table, distance="planar").n_records == 30
+
+
+def test_a_plane_of_ones_own_may_begin_near_0():
+    table = places({"x": (0, 5000), "y": (0, 5000)}, n=30)
+    table.loc[0, ["x", "y"]] = 10.0
+    assert prepared(table).n_records == 30
+
+
 def test_a_place_in_the_sea_where_programs_put_what_they_did_not_find_is_refused():
     table = places(LONDON, ("lon", "lat"))
     table.loc[[4, 20], ["lon", "lat"]] = 0.0

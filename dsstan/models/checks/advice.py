@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
+import pandas as pd
 
 from dsstan.core.arrays import Floats
 from dsstan.core.spelling import spelled
@@ -85,10 +87,26 @@ def shared_places(problem: Problem, weights: Weights) -> str | None:
     shared = problem.n_coincident == problem.n_records
     if not shared or weights.by_site or weights.rule == "own":
         return None
+    when = None if problem.structure is not None else _time(problem)
+    panel = "" if when is None else f"; if {when!r} is when, say so too ({spelled('time', when)})"
     return (
         "every record shares its place with another one, so none stands alone on the map: count "
-        f"places as neighbours ({spelled('by_site', True)})"
+        f"places as neighbours ({spelled('by_site', True)}){panel}"
     )
+
+
+_TIMES = re.compile(r"(^|[ _.])(year|date|month|quarter|time|day|jahr|datum)s?($|[ _.])")
+
+
+def _time(problem: Problem) -> str | None:
+    """A column that by its name is a time, and has one record a place and value; or None."""
+    for name in problem.table.columns:
+        if _TIMES.search(str(name).lower()) and name not in problem.coord_names:
+            number, _ = pd.factorize(problem.table[name].map(repr))
+            pairs = np.column_stack([problem.site_index, number])
+            if len(np.unique(pairs, axis=0)) == len(pairs) and number.max() > 0:
+                return str(name)
+    return None
 
 
 def lone_records(X: Floats) -> str | None:
@@ -126,11 +144,35 @@ def repeated_values(problem: Problem) -> str | None:
             f"{same} of the {beyond} records beyond one a site have the response of another record "
             f"there, at {sites} sites"
         )
+    household = _household(problem)
+    if household is not None:
+        return (
+            f"{', and '.join(said)}, so the copies repeat them too. The records of each "
+            f"{household!r} have one place and one response: make them one record, "
+            f"{spelled('household', household)}"
+        )
     first = "" if rows == same else ", once each has one value of every column that it needs"
     return (
         f"{', and '.join(said)}, so the copies repeat them too. If records of a site are one "
         f"household, make them one record: {spelled('household', SITE)}{first}"
     )
+
+
+_NUMBERED = re.compile(r"hous|home|famil|dwelling|haush|(^|[ _.])(hh|hid)", re.IGNORECASE)
+
+
+def _household(problem: Problem) -> str | None:
+    """A column that by its name numbers the households, each of one place and one response."""
+    whole = np.column_stack([problem.site_index, problem.y])
+    for name in problem.table.columns:
+        column = problem.table[name]
+        if not _NUMBERED.search(str(name)) or name == problem.response or column.isna().any():
+            continue
+        number, _ = pd.factorize(column.map(repr))
+        _, first = np.unique(number, return_index=True)
+        if len(first) < len(number) and np.array_equal(whole[first][number], whole, True):
+            return str(name)
+    return None
 
 
 def _repeats(values: Floats) -> Floats:

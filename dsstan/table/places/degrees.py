@@ -29,6 +29,8 @@ _LATITUDE = {"lat", "latitude", "latitud", "lats", "latitudes"}
 _EASTING, _NORTHING = {"easting", "eastings", "east"}, {"northing", "northings", "north"}
 NEAR = 5.0
 """Coordinates within so much of 0 are not taken for degrees by their values alone."""
+AWAY = 1e5
+"""Metres of a grid of a country are farther from 0 in one direction."""
 _MANY = 1000
 """Points that are compared with the area of a coordinate reference system."""
 
@@ -101,6 +103,8 @@ def longitudes_and_latitudes(
         )
     elif not named and distance is None:
         _ask(values, names)
+    if not geographic and (system is not None or distance != "planar"):
+        _refuse_mixed(values, names)
     if _words(names[0]) & _NORTHING and _words(names[1]) & _EASTING:
         raise CoordinateError(
             f"The coordinates are given as ({names[0]!r}, {names[1]!r}), northing first; easting "
@@ -142,6 +146,20 @@ def check_range(values: Floats, names: tuple[str, str]) -> None:
                 wrong,
                 "Correct these rows, or give the CRS that the coordinates are in.",
             )
+
+
+def _refuse_mixed(values: Floats, names: tuple[str, str]) -> None:
+    """Refuse planar coordinates of which some could be degrees and all others are far away."""
+    degrees = _in_degrees(values)
+    few, other = (degrees, ~degrees) if degrees.mean() <= 0.5 else (~degrees, degrees)
+    if few.any() and np.abs(values[~degrees]).max(axis=1, initial=0.0).min(initial=np.inf) > AWAY:
+        kinds = ("degrees", "metres") if few is degrees else ("metres", "degrees")
+        refuse_rows(
+            f"Coordinates {names[0]!r} and {names[1]!r} look like {kinds[0]}",
+            few,
+            f"All {int(other.sum())} others look like {kinds[1]}. Bring them into one system, or "
+            f"say that they are in one: {spelled('distance', 'planar')}, without a CRS.",
+        )
 
 
 def _refuse_null_island(values: Floats, names: tuple[str, str]) -> None:
