@@ -281,7 +281,7 @@ def test_a_floor_that_nothing_meets_is_told_before_any_sampling(inside, file, co
 def test_copies_too_many_for_a_floor_are_told_before_any_sampling(inside, file, confined):  # noqa: F811
     alone = leave_one_out(ds.fit(planned(file), engine="direct", seed=1, progress=False)).sd
     floor = str(round(0.9 * alone.min(), 4))
-    asked = ("synthesise", file, *MODEL, "--engine", "direct", "--copies", "400", "--dry-run")
+    asked = ("synthesise", file, *MODEL, "--engine", "direct", "--copies", "100", "--dry-run")
     result = inside(*asked, "--out", "out", "--floor", floor)
     assert result.returncode == 5
     said = " ".join(result.stdout.split())

@@ -114,14 +114,8 @@ def with_commands() -> list[Path]:
     return [page for page in PAGES if {"bash", "r"} & {kind for kind, _ in blocks(page)}]
 
 
-def page_params() -> list[object]:
-    """The first page of all, and those that are left to the night."""
-    nightly = pytest.mark.nightly("commands of the pages")
-    first = DOCS / "start.md"
-    return [pytest.param(p, marks=() if p == first else nightly) for p in with_commands()]
-
-
-@pytest.mark.parametrize("page", page_params(), ids=lambda p: p.relative_to(DOCS).as_posix())
+@pytest.mark.nightly("commands of the pages")
+@pytest.mark.parametrize("page", with_commands(), ids=lambda p: p.relative_to(DOCS).as_posix())
 def test_the_commands_and_the_r_code_of_a_page_run_in_order(page, tmp_path, request):
     found = blocks(page)
     if "r" in {kind for kind, _ in found}:

@@ -62,9 +62,9 @@ STEP = 1.7
 NEAR = 10.0
 """So many sds of the law without copies from its mean the density of noisy copies is right."""
 
-KNOTS = 33
-"""Values of y_i at which the density of the copies is worked out: as far as its law reaches, and as
-many where the posterior is."""
+KNOTS, CLOSE = 33, 65
+"""Values of y_i at which the density of the copies is worked out: as far as its law reaches, and
+where the posterior is, which may have two peaks."""
 
 TAIL, BESIDE = 1e-5, 6.0
 """The posterior is between the quantiles that leave so much on either side, and so many of its
@@ -262,17 +262,17 @@ def _posterior(
 ) -> tuple[Floats, Floats]:
     """Shifts of one record's value and their weights, which sum to 1.
 
-    The density of the copies is costly: a spline through a few values finds the posterior, which
-    may be far from the value that is true, and another is laid through as many values there.
+    The densities are costly: splines through a few values find the posterior, which may be far from
+    the value that is true, and another is laid through more values there.
     """
-    at = far = spline_of(copies, 0.0, sds[0], reach, KNOTS)
-    middle, spread, end = np.inf, sds[1], 0.0
+    far = spline_of(copies, 0.0, sds[0], reach, KNOTS)
+    at, middle, spread, end = far, np.inf, sds[1], 0.0
 
     def density(x: Floats) -> Floats:
         there = np.abs(x - middle) <= end
-        value = far(x)
+        value = law.log_density(x) + far(x)
         value[there] = at(x[there])
-        return np.asarray(law.log_density(x) + value - 0.5 * former * x**2)
+        return np.asarray(value - 0.5 * former * x**2)
 
     for _ in range(ROUNDS):
         fine, weight = normalised(density, spread, reach)
@@ -284,7 +284,7 @@ def _posterior(
         if moved < MOVED and 1.0 / GROWN < grown < GROWN:
             break
         end = float(max(last - now, now - first) + BESIDE * scale)
-        at = spline_of(copies, middle, spread, end, KNOTS)
+        at = spline_of(lambda x: law.exactly(x) + copies(x), middle, spread, end, CLOSE)
     return fine, weight
 
 

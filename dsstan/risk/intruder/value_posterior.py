@@ -31,7 +31,7 @@ One = TypeVar("One")
 REACH = 40.0
 """sds of the law without copies up to which a value may lie: its tails are those of Student's t."""
 
-ROUGH, POINTS, WIDE = 61, 91, 81
+ROUGH, POINTS, WIDE = 61, 91, 161
 """Values at which a posterior is sought, at which it is taken, and those of a wide spline."""
 
 FINE = 2001
@@ -167,11 +167,14 @@ class ValueLaw:
         The mean from the value that is true.
     log_density
         As a function of the shift from it, a constant left out; see :func:`wide_spline`.
+    exactly
+        The same without a spline, which has a narrow top at a shared site with a weak nugget.
     """
 
     mean: float
     sd: float
     log_density: Callable[[Floats], Floats]
+    exactly: Callable[[Floats], Floats]
 
 
 def side_by_side(of: Callable[[int], One], count: int) -> Iterator[One]:
@@ -211,7 +214,9 @@ def laws_without_copies(fit: Fit, records: Indices) -> list[ValueLaw]:
                     "the prediction of one record from all others has no finite spread, as where "
                     "they have one value: no intruder can be computed. Model another column"
                 )
-            return ValueLaw(mean, sd, wide_spline(grid, k, mean, sd))
+            everywhere = np.ones(grid.log_weight.shape, dtype=bool)
+            density = log_marginal(grid, grid.marginal, k, grid.degrees, everywhere)
+            return ValueLaw(mean, sd, wide_spline(grid, k, mean, sd), lambda x: density(x)[0])
 
         known.update(zip(missing.tolist(), side_by_side(law, missing.size), strict=True))
     return [known[i] for i in records.tolist()]
