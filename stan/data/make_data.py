@@ -34,7 +34,8 @@ from dsstan.models.counts.runs import Task
 from dsstan.models.priors import Priors, ResolvedPriors
 from dsstan.models.stan_data import natural_data, shared_data
 from dsstan.models.weights import neighbour_distances, smoothing
-from dsstan.table.problem import Problem, prepare
+from dsstan.table.prepare import prepare
+from dsstan.table.problem import Problem
 
 Floats = NDArray[np.float64]
 
