@@ -37,7 +37,7 @@ from dsstan.table.problem import Problem
 
 __all__ = ["HeapedFit", "fit_heaped"]
 
-MORE = 5
+MORE = 3
 """How many times longer the chains of who is in the heap are: 0 and 1 say little of an effect's
 variance, and fewer draws of it often fail the verdict."""
 
