@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import ReleaseError
+from dsstan.table.columns import factorized
 from dsstan.table.order_leaks import as_numbers
 from dsstan.table.problem import Problem
 
@@ -28,7 +29,6 @@ __all__ = [
     "ColumnRole",
     "check_proxies",
     "column_roles",
-    "factorized",
     "guess_roles",
 ]
 
@@ -245,15 +245,6 @@ def _fractions(column: pd.Series) -> bool:
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore"):
         return bool(np.any(values[np.isfinite(values)] % 1.0))
-
-
-def factorized(column: pd.Series) -> tuple[Codes, Any]:
-    """The number of each value, shape (N,), -1 where it is missing; and the values."""
-    try:
-        codes, values = pd.factorize(column)
-    except TypeError:  # cells that can't be hashed, such as lists or shapes
-        codes, values = pd.factorize(column.astype(str).where(column.notna()))
-    return codes.astype(np.int64), values
 
 
 def _names(codes: Codes, values: Floats) -> tuple[bool, bool]:

@@ -122,6 +122,15 @@ def covariate(column: pd.Series, name: str, *, category: bool = False) -> Any:
     )
 
 
+def factorized(column: pd.Series) -> tuple[NDArray[np.int64], Any]:
+    """The number of each value, shape (N,), -1 where it is missing; and the values."""
+    try:
+        codes, values = pd.factorize(column)
+    except TypeError:  # cells that can't be hashed, such as lists or shapes
+        codes, values = pd.factorize(column.astype(str).where(column.notna()))
+    return codes.astype(np.int64), values
+
+
 def to_numbers_in_words(column: pd.Series) -> str:
     """What to do with a column that must hold numbers and does not; none of its values is shown."""
     text = column.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)

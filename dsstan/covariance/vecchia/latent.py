@@ -14,12 +14,14 @@ gradients, preconditioned by an approximation of V^-1 that is so near that a doz
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
-from dsstan.core.arrays import Floats
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import EngineError
 from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.correlation import correlation_code
@@ -30,8 +32,9 @@ from dsstan.covariance.vecchia.kernels import PARALLEL
 from dsstan.covariance.vecchia.kriging import krige
 from dsstan.covariance.vecchia.neighbours import neighbours_of
 from dsstan.covariance.vecchia.preconditioner import NearPrecision
+from dsstan.table.problem import Problem
 
-__all__ = ["RESIDUAL", "SparseLatentModel"]
+__all__ = ["RESIDUAL", "SparseLatentModel", "ordered_sites", "solved"]
 
 RESIDUAL = 1e-8
 """Relative residual at which conjugate gradients stop."""
@@ -40,6 +43,53 @@ MOST_ITERATIONS = 500
 
 FOR_PLACES = 4
 """Neighbours of a place without a record, by those of a record: sites on all sides."""
+
+
+def ordered_sites(
+    problem: Problem, neighbours: int, ordering: str
+) -> tuple[Floats, NDArray[np.int32], Indices]:
+    """The distinct sites in their ordering, the earlier neighbours of each, and each record's site.
+
+    Shapes (n, 2), (n, m) and (N,); sites are numbered by their place in the ordering.
+    """
+    first = np.unique(problem.site_index, return_index=True)[1]
+    near = neighbours_of(problem, first, neighbours, ordering)
+    place = np.empty(near.order.size, dtype=np.intp)
+    place[near.order] = np.arange(near.order.size)
+    sites = np.ascontiguousarray(problem.unique_sites[near.order])
+    return sites, near.earlier, place[problem.site_index]
+
+
+Product = Callable[[Floats], Floats]
+
+
+def solved(times: Product, nearly: Product, right: Floats) -> tuple[Floats, float]:
+    """V^-1 right by preconditioned conjugate gradients, and the relative residual.
+
+    Parameters
+    ----------
+    times, nearly
+        V and what is near its inverse, as functions of a vector.
+    right
+        A vector.
+
+    Raises
+    ------
+    EngineError
+        If the residual does not fall below :data:`RESIDUAL`.
+    """
+    shape = (right.size, right.size)
+    system, near = (
+        LinearOperator(shape, matvec=product, dtype=np.float64) for product in (times, nearly)
+    )
+    x, unsolved = cg(system, right, rtol=RESIDUAL, maxiter=MOST_ITERATIONS, M=near)
+    size = float(np.linalg.norm(right - times(x)) / (np.linalg.norm(right) or 1.0))
+    if unsolved:
+        raise EngineError(
+            f"the spatial effect was not found: after {MOST_ITERATIONS} conjugate gradients "
+            f"the relative residual is {size:.1g}, above {RESIDUAL:g}. Fit with more neighbours"
+        )
+    return np.asarray(x), size
 
 
 class SparseLatentModel:
@@ -79,14 +129,7 @@ class SparseLatentModel:
         self.rows, self.a_rows = rows[groups.first], groups.scale
         self.X, self.y = groups.means[:, :-1], groups.means[:, -1]
         self.code = correlation_code(model.cov_model)
-        first = np.unique(problem.site_index, return_index=True)[1]
-        near = neighbours_of(problem, first, neighbours, ordering)
-        # From here on sites are numbered by their place in the ordering.
-        place = np.empty(near.order.size, dtype=np.intp)
-        place[near.order] = np.arange(near.order.size)
-        self.sites = np.ascontiguousarray(problem.unique_sites[near.order])
-        self.earlier = near.earlier
-        self.site = place[problem.site_index]
+        self.sites, self.earlier, self.site = ordered_sites(problem, neighbours, ordering)
         self.site_rows = self.site[self.rows]
         self.ones = np.ones(len(self.sites))
         # Records with a spatial effect, for the preconditioner.
@@ -169,19 +212,9 @@ class SparseLatentModel:
             out[self.response_rows] = inside / p.sigma_sq
             return out
 
-        shape = (right.size, right.size)
-        system, near = (
-            LinearOperator(shape, matvec=product, dtype=np.float64) for product in (times, nearly)
-        )
-        x, unsolved = cg(system, right, rtol=RESIDUAL, maxiter=MOST_ITERATIONS, M=near)
-        size = np.linalg.norm(right - times(x)) / (np.linalg.norm(right) or 1.0)
-        if unsolved:
-            raise EngineError(
-                f"the spatial effect was not found: after {MOST_ITERATIONS} conjugate gradients "
-                f"the relative residual is {size:.1g}, above {RESIDUAL:g}. Fit with more neighbours"
-            )
-        self.worst_residual = max(self.worst_residual, float(size))
-        return np.asarray(x)
+        x, size = solved(times, nearly, right)
+        self.worst_residual = max(self.worst_residual, size)
+        return x
 
     def draw(self, p: Parameters, rng: np.random.Generator) -> Floats:
         """One draw of w at all records, shape (N,)."""

@@ -66,6 +66,10 @@ POINTS = 61
 """Points along each side over which moments are summed."""
 
 
+Moments = tuple[Floats, Floats]
+"""Means and sds."""
+
+
 class Sums(Protocol):
     """Statistics that are wanted, at few nodes."""
 
@@ -171,20 +175,32 @@ def refined_surface(
     first = posterior_moments(rough)
     by: int | str = "exact"
     if len(source.sites) <= EXACT_ROWS:
-        fine, left = _with_difference(rough, DenseStatistics(source))
-        found, where = posterior_moments(fine), 0
+        (fine, left), where = _with_difference(rough, DenseStatistics(source)), 0
     else:
-        count, enough, found, left = m, max(ENOUGH, at_least), first, np.inf
-        while count < enough or (left > MOVED and count < MOST):
-            count, before = min(2 * count, max(MOST, at_least)), found
-            fine, error = _with_difference(rough, more(count))
-            found = posterior_moments(fine)
-            step = np.abs(found[0] - before[0]) / found[1]
-            still = float(step.max()) * (SHARE if count >= ENOUGH else 1.0)
-            by, left, where = count, max(still, error), int(np.argmax(step))
+        fine, by, left, where = _doubled(rough, first, more, m, at_least)
+    found = posterior_moments(fine)
     moved = (found[0] - first[0]) / found[1]
     done = Refinement(m, by, tuple(moved.tolist()), left, where)
     return fine, inner_box(fine, np.inf), done
+
+
+def _doubled(
+    rough: Surface, found: Moments, more: Callable[[int], Sums], m: int, at_least: int
+) -> tuple[Surface, int, float, int]:
+    """The surface of twice as many neighbours, and so on until they are enough.
+
+    With their number, the largest move that is still to be expected, and of which mean; ``found``
+    are the moments by m.
+    """
+    count, left = m, np.inf
+    while count < max(ENOUGH, at_least) or (left > MOVED and count < MOST):
+        count, before = min(2 * count, max(MOST, at_least)), found
+        fine, error = _with_difference(rough, more(count))
+        found = posterior_moments(fine)
+        step = np.abs(found[0] - before[0]) / found[1]
+        still = float(step.max()) * (SHARE if count >= ENOUGH else 1.0)
+        left, where = max(still, error), int(np.argmax(step))
+    return fine, count, left, where
 
 
 def _with_difference(rough: Surface, wanted: Sums) -> tuple[Surface, float]:

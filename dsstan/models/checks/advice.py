@@ -6,13 +6,13 @@ import math
 import re
 
 import numpy as np
-import pandas as pd
 
 from dsstan.core.arrays import Floats
 from dsstan.core.spelling import spelled
 from dsstan.covariance.eigenbasis import alone
 from dsstan.engines.base import SamplerSettings
 from dsstan.models.weights import Weights
+from dsstan.table.columns import factorized
 from dsstan.table.problem import Problem
 from dsstan.table.records.households import SITE
 
@@ -102,7 +102,7 @@ def _time(problem: Problem) -> str | None:
     """A column that by its name is a time, and has one record a place and value; or None."""
     for name in problem.table.columns:
         if _TIMES.search(str(name).lower()) and name not in problem.coord_names:
-            number, _ = pd.factorize(problem.table[name].map(repr))
+            number, _ = factorized(problem.table[name])
             pairs = np.column_stack([problem.site_index, number])
             if len(np.unique(pairs, axis=0)) == len(pairs) and number.max() > 0:
                 return str(name)
@@ -168,7 +168,7 @@ def _household(problem: Problem) -> str | None:
         column = problem.table[name]
         if not _NUMBERED.search(str(name)) or name == problem.response or column.isna().any():
             continue
-        number, _ = pd.factorize(column.map(repr))
+        number, _ = factorized(column)
         _, first = np.unique(number, return_index=True)
         if len(first) < len(number) and np.array_equal(whole[first][number], whole, True):
             return str(name)

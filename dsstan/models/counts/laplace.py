@@ -148,7 +148,7 @@ def sample_chain(
     jumps: list[bool] = []
     corrected: list[bool] = []
     thetas, betas = np.empty((samples, state.theta.size)), np.empty((samples, model.P))
-    effects, told = np.empty((samples, model.m)), np.zeros((samples, 4))
+    effects, diagnostics = np.empty((samples, model.m)), np.zeros((samples, 4))
     for iteration in range(warmup + samples):
         if iteration == warmup:
             local = 0.0 if np.mean(jumps or [True]) >= GOOD else LOCAL_SHARE
@@ -178,11 +178,11 @@ def sample_chain(
             corrected.append(state is new)
             at = iteration - warmup
             thetas[at], (betas[at], effects[at]) = state.theta, model.natural(state.x)
-            told[at] = accept, 0.0, wild, energy
+            diagnostics[at] = accept, 0.0, wild, energy
         if advance is not None:
             advance()
     moved = float(np.mean(jumps or [True]))
-    return Chain(thetas, betas, effects, told, kicks, moved, float(np.mean(corrected)))
+    return Chain(thetas, betas, effects, diagnostics, kicks, moved, float(np.mean(corrected)))
 
 
 def _gap(correction: ExactCorrection | None, model: WhitenedModel, state: _State) -> float:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
 from scipy.spatial import cKDTree
 
 from dsstan.core.arrays import Floats, Indices
-from dsstan.core.errors import EngineError
 from dsstan.covariance.correlation import correlation, correlation_code
 from dsstan.covariance.vecchia.factor_kernels import (
     conditional_weights,
@@ -25,8 +23,7 @@ from dsstan.covariance.vecchia.factor_kernels import (
 )
 from dsstan.covariance.vecchia.kernels import PARALLEL
 from dsstan.covariance.vecchia.kriging import AROUND
-from dsstan.covariance.vecchia.latent import MOST_ITERATIONS, RESIDUAL
-from dsstan.covariance.vecchia.neighbours import neighbours_of
+from dsstan.covariance.vecchia.latent import ordered_sites, solved
 from dsstan.models.groups.coregionalisation import GroupEffects, GroupParameters, group_root
 from dsstan.models.groups.kernels import group_weights
 from dsstan.models.groups.likelihood import GroupRecords, VecchiaGroups
@@ -42,15 +39,8 @@ class SparseGroupModel(GroupEffects):
     def __init__(self, fit: MultivariateFit) -> None:
         super().__init__(fit)
         problem, settings = fit.problem, fit.covariance.settings
-        first = np.unique(problem.site_index, return_index=True)[1]
         m = min(settings["neighbours"], problem.n_records - 1)
-        near = neighbours_of(problem, first, m, "maxmin")
-        # From here on sites are numbered by their place in the ordering.
-        place = np.empty(near.order.size, dtype=np.intp)
-        place[near.order] = np.arange(near.order.size)
-        self.sites = np.ascontiguousarray(problem.unique_sites[near.order])
-        self.earlier = near.earlier
-        self.site = place[problem.site_index]
+        self.sites, self.earlier, self.site = ordered_sites(problem, m, "maxmin")
         self.site_rows = self.site[self.rows]
         self.code = correlation_code(fit.cov_model)
         records = GroupRecords.of(fit, fit.groups)
@@ -103,17 +93,7 @@ class SparseGroupModel(GroupEffects):
             out[order] = inside
             return out
 
-        shape = (right.size, right.size)
-        system, close = (
-            LinearOperator(shape, matvec=product, dtype=np.float64) for product in (times, nearly)
-        )
-        x, unsolved = cg(system, right, rtol=RESIDUAL, maxiter=MOST_ITERATIONS, M=close)
-        if unsolved:
-            raise EngineError(
-                f"the spatial effects were not found after {MOST_ITERATIONS} conjugate gradients. "
-                "Fit with more neighbours"
-            )
-        return np.asarray(self.a_rows * x)
+        return np.asarray(self.a_rows * solved(times, nearly, right)[0])
 
     def draw(self, p: GroupParameters, rng: np.random.Generator) -> Floats:
         """One draw of w of all records, shape (N,), as

@@ -34,7 +34,7 @@ from dsstan.covariance.pairs import pairs_of
 from dsstan.models.result import Fit
 from dsstan.risk.intruder.attacker import Attack
 from dsstan.risk.intruder.exact import ExactIntruder
-from dsstan.table.column_roles import factorized
+from dsstan.table.columns import factorized
 from dsstan.table.order_leaks import as_numbers
 
 __all__ = ["Proxies", "exact_with_proxies", "proxies_of", "with_proxies"]

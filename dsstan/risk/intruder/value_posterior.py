@@ -132,9 +132,21 @@ def wide_spline(grid: VarianceGrid, k: int, mean: float, sd: float) -> Callable[
     mean, sd
         Of y_k's law given the others, the mean from y_k.
     """
+    return _spline_of_law(_of_y(grid, k), mean, sd)
+
+
+def _of_y(grid: VarianceGrid, k: int) -> Callable[[Floats], Floats]:
+    """Log density of y as a function of the shift of y_k, shape (D,) to (D,)."""
     everywhere = np.ones(grid.log_weight.shape, dtype=bool)
     density = log_marginal(grid, grid.marginal, k, grid.degrees, everywhere)
-    return spline_of(lambda x: density(x)[0], mean, sd, 2.0 * REACH * sd + abs(mean), WIDE)
+    return lambda shift: np.asarray(density(shift)[0])
+
+
+def _spline_of_law(
+    density: Callable[[Floats], Floats], mean: float, sd: float
+) -> Callable[[Floats], Floats]:
+    """A log density up to the reach of a law of this mean and sd."""
+    return spline_of(density, mean, sd, 2.0 * REACH * sd + abs(mean), WIDE)
 
 
 def spline_of(
@@ -214,9 +226,8 @@ def laws_without_copies(fit: Fit, records: Indices) -> list[ValueLaw]:
                     "the prediction of one record from all others has no finite spread, as where "
                     "they have one value: no intruder can be computed. Model another column"
                 )
-            everywhere = np.ones(grid.log_weight.shape, dtype=bool)
-            density = log_marginal(grid, grid.marginal, k, grid.degrees, everywhere)
-            return ValueLaw(mean, sd, wide_spline(grid, k, mean, sd), lambda x: density(x)[0])
+            density = _of_y(grid, k)
+            return ValueLaw(mean, sd, _spline_of_law(density, mean, sd), density)
 
         known.update(zip(missing.tolist(), side_by_side(law, missing.size), strict=True))
     return [known[i] for i in records.tolist()]

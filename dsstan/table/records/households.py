@@ -17,7 +17,7 @@ from dsstan.core.arrays import Indices
 from dsstan.core.errors import InputError, TableError, describe_rows
 from dsstan.core.spelling import spelled
 from dsstan.table.as_read import AS_READ, as_read_of
-from dsstan.table.columns import did_you_mean, plain_index
+from dsstan.table.columns import did_you_mean, factorized, plain_index
 
 __all__ = ["SITE", "Households", "one_row_each"]
 
@@ -101,7 +101,7 @@ def one_row_each(
             f"The household ({', '.join(keys)}) is missing in {describe_rows(gone)}. Fill it in; "
             "whoever lives alone has a household of one row."
         )
-    codes = np.column_stack([_codes(frame[key]) for key in keys])
+    codes = np.column_stack([factorized(frame[key])[0] for key in keys])
     _, first, number = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     number = number.reshape(-1)
     if len(first) == len(frame):
@@ -109,7 +109,7 @@ def one_row_each(
     others = [name for name in frame.columns if name not in keys]
     differs = {}
     for name in others:
-        values = _codes(frame[name])
+        values = factorized(frame[name])[0]
         unlike = values != values[first][number]
         if unlike.any():
             differs[name] = unlike
@@ -133,11 +133,3 @@ def one_row_each(
         kept.attrs[AS_READ] = stood.of(rows)
     made = Households(household, len(frame), tuple(map(str, differs)))
     return kept, made, rows
-
-
-def _codes(column: pd.Series) -> Indices:
-    """A number for each distinct value, shape (N,); missing values are alike."""
-    try:
-        return pd.factorize(column, use_na_sentinel=False)[0]
-    except TypeError:  # lists and the like, of which only their text can be compared
-        return pd.factorize(column.map(repr))[0]
