@@ -152,7 +152,7 @@ def _refuse_mixed(values: Floats, names: tuple[str, str]) -> None:
     """Refuse planar coordinates of which some could be degrees and all others are far away."""
     degrees = _in_degrees(values)
     few, other = (degrees, ~degrees) if degrees.mean() <= 0.5 else (~degrees, degrees)
-    if few.any() and np.abs(values[~degrees]).max(axis=1, initial=0.0).min(initial=np.inf) > AWAY:
+    if few.any() and np.abs(values[~degrees]).min(initial=np.inf) > AWAY:
         kinds = ("degrees", "metres") if few is degrees else ("metres", "degrees")
         refuse_rows(
             f"Coordinates {names[0]!r} and {names[1]!r} look like {kinds[0]}",
