@@ -8,9 +8,10 @@ places need: see :mod:`dsstan.risk`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+from scipy.special import gammaln
 
 from dsstan.core.arrays import Floats, Indices
 
@@ -42,6 +43,40 @@ class CellLaw(Protocol):
         ...
 
 
+@runtime_checkable
+class PowersOfChances(Protocol):
+    """A law that also knows powers of the chances: of several records that come or go together.
+
+    The intruders need them where one record decides whether others in its cell are lonely. For a
+    law without them they call :meth:`CellLaw.without` once for each such cell.
+    """
+
+    def log_powers(
+        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Floats
+    ) -> Floats:
+        """Logarithms of expected powers of the chances, records taken from the counts.
+
+        Parameters
+        ----------
+        counts
+            Records of each group in each cell, shape (K, C).
+        group
+            k.
+        cells
+            Cells from which records are taken, one at a time, shape (n,).
+        taken
+            How many records of ``group`` are taken from each, 0 or more, shape (n,).
+        power
+            g of each cell, 0 or more, shape (n, C).
+
+        Returns
+        -------
+        ndarray
+            log E[p_k(c)^g | counts less what is taken from each of the cells], shape (n, C).
+        """
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class IndependentCells:
     """Chances without a surface: p_k ~ Dirichlet(prior_k), in closed form.
@@ -68,6 +103,23 @@ class IndependentCells:
         out = np.tile(total, (len(cells), 1))
         out[np.arange(len(cells)), cells] -= 1.0
         return np.asarray(out / (total.sum() - 1.0))
+
+    def log_powers(
+        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Floats
+    ) -> Floats:
+        """See :class:`PowersOfChances`."""
+        total = counts[group] + self.prior[group]
+        rows = np.arange(len(cells))
+        left = total.sum() - taken
+        out = np.where(power == 1, np.log(total) - np.log(left)[:, None], 0.0)
+        several = power > 1
+        several[rows, cells] = True  # what is taken changes this one
+        row, cell = np.nonzero(several)
+        start = total[cell] - np.where(cell == cells[row], taken[row], 0.0)
+        g, all_left = power[row, cell], left[row]
+        out[row, cell] = gammaln(start + g) - gammaln(start)
+        out[row, cell] -= gammaln(all_left + g) - gammaln(all_left)
+        return np.asarray(out)
 
     def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
         """One draw of the chances, shape (K, C)."""

@@ -38,6 +38,9 @@ class Intensity(Shown):
         Records whose place does not inform the chances of a release, shape (N,). Confidential.
     law
         The posterior of the chances given counts.
+    threshold
+        A record is lonely where it expects fewer other records of its group in its cell,
+        ``(N_k - 1) E[p_k(c) | all others]``; 0 where none is.
     fits
         Fits of the surface behind the law by kind, ``"unrestricted"`` first; empty without one.
     """
@@ -48,6 +51,7 @@ class Intensity(Shown):
     cell_index: Indices = field(repr=False)
     lonely: Truths = field(repr=False)
     law: CellDraws = field(repr=False)
+    threshold: float = 1.0
     fits: dict[str, Any] = field(repr=False, default_factory=dict)
 
     def _line(self) -> str:
