@@ -33,6 +33,7 @@ from dsstan.models.weights import isolation_distance
 from dsstan.risk.identification import grid_cells, merged
 from dsstan.risk.intruder.attacker import attack, planned_release
 from dsstan.risk.intruder.leave_one_out import leave_one_out_precision
+from dsstan.table.places.planes import as_given, with_places
 from dsstan.table.prepare import prepare
 from dsstan.table.problem import Problem, require_complete
 
@@ -255,20 +256,7 @@ def _positive(value: float, name: str) -> float:
 
 def _moved(problem: Problem, sites: Floats) -> pd.DataFrame:
     """The table at other planar sites, in the coordinates it came with."""
-    coords = sites
-    if problem.distance == "projected":
-        import pyproj
-
-        plane, own = pyproj.CRS(problem.sites_crs), pyproj.CRS(problem.crs)
-        coords = sites * 1000.0 / plane.axis_info[0].unit_conversion_factor
-        if plane != own:
-            move = pyproj.Transformer.from_crs(plane, own, always_xy=True)
-            coords = np.column_stack(move.transform(*coords.T))
-    table = problem.table
-    if problem.coord_names[0] in table.columns:
-        return table.assign(**dict(zip(problem.coord_names, coords.T, strict=True)))
-    points = table.geometry.from_xy(*coords.T, index=table.index, crs=table.crs)
-    return table.assign(**{str(table.geometry.name): points})
+    return with_places(problem, problem.table, as_given(problem, sites))
 
 
 def _sd(precision: Floats) -> Floats:

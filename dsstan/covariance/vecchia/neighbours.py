@@ -158,10 +158,10 @@ def _boxes(places: Floats) -> tuple[NDArray[Any], ...]:
     return (members, *whole, np.asarray(box))
 
 
-def earlier_neighbours(places: Floats, neighbours: int) -> NDArray[np.int32]:
+def earlier_neighbours(places: Floats, neighbours: int, begin: int = 0) -> NDArray[np.int32]:
     """The m nearest of the earlier places, nearest first, for each place in an order, shape (n, m).
 
-    -1 where a place has fewer before it.
+    -1 where a place has fewer before it, and of the places before ``begin``.
 
     Parameters
     ----------
@@ -169,11 +169,13 @@ def earlier_neighbours(places: Floats, neighbours: int) -> NDArray[np.int32]:
         In the order, shape (n, 2).
     neighbours
         m, from 1.
+    begin
+        First place whose neighbours are asked for.
     """
     n = len(places)
     m = min(neighbours, max(1, n - 1))
     found = np.full((n, neighbours), -1, dtype=np.int32)
-    start, end = 0, min(n, max(4 * m, 64))
+    start, end = begin, min(n, max(4 * m, 64, 2 * begin))
     while start < n:
         # All that is earlier than anything in [start, end) is among the first `end`.
         tree = cKDTree(places[:end])
