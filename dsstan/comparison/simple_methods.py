@@ -33,7 +33,7 @@ from dsstan.models.weights import isolation_distance
 from dsstan.risk.identification import grid_cells, merged
 from dsstan.risk.intruder.attacker import attack, planned_release
 from dsstan.risk.intruder.leave_one_out import leave_one_out_precision
-from dsstan.table.places.planes import as_given, with_places
+from dsstan.table.planes import as_given, with_places
 from dsstan.table.prepare import prepare
 from dsstan.table.problem import Problem, require_complete
 

@@ -41,6 +41,14 @@ def check_published(steps: Sequence[Problem], columns: Sequence[str]) -> None:
     """
     for step in steps:
         check_order(step)
+    check_columns_published(steps, columns)
+
+
+def check_columns_published(steps: Sequence[Problem], columns: Sequence[str]) -> None:
+    """Refuse the same where rows and index are new, so that their order reveals nothing.
+
+    Raises ReleaseError if a column puts the records in the order of a response.
+    """
     problem, made = steps[-1], {step.response for step in steps}
     others = [name for name in columns if name not in made]
     with progress_bar(

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
 from dsstan.copies.chain import synthesise_given
 from dsstan.copies.draw import Drawing, draw_column
 from dsstan.copies.imputation import synthesise_completed
+from dsstan.copies.places.draw import move_places, synthesise_population
+from dsstan.copies.places.result import KEPT, MOVED, PLACES, PlacedRelease
 from dsstan.copies.result import Synthesis
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, check_count
+from dsstan.core.spelling import spelled
+from dsstan.models.intensity.result import Intensity
 from dsstan.models.result import Fit
 
 
+@overload
 def synthesise(
     fit: Fit,
     copies: int = 20,
@@ -27,7 +35,41 @@ def synthesise(
     given: Synthesis | None = None,
     noise: float | Floats | None = None,
     progress: bool | None = None,
-) -> Synthesis:
+    places: Literal["kept"] = "kept",
+) -> Synthesis: ...
+
+
+@overload
+def synthesise(
+    fit: Fit | Sequence[Fit],
+    copies: int = 20,
+    *,
+    places: Literal["moved", "population"],
+    intensity: Intensity,
+    **options: Any,
+) -> PlacedRelease: ...
+
+
+def synthesise(
+    fit: Fit | Sequence[Fit],
+    copies: int = 20,
+    *,
+    seed: int | None = None,
+    effect: str = "auto",
+    workers: int = 1,
+    accept_failed: bool = False,
+    accept_few_draws: bool = False,
+    strict: bool = False,
+    rounding: str = "auto",
+    imputations: int | None = None,
+    hide_gaps: bool = False,
+    given: Synthesis | None = None,
+    noise: float | Floats | None = None,
+    progress: bool | None = None,
+    places: str = KEPT,
+    intensity: Intensity | None = None,
+    **of_places: Any,
+) -> Synthesis | PlacedRelease:
     """Replace the sensitive values by L posterior-predictive draws.
 
     Section 3.3 of Quick, Holan and Wikle (2018): one posterior draw a copy,
@@ -76,6 +118,15 @@ def synthesise(
         log, 0.04 is about four per cent): one number, or one a record. An intruder's numbers
         count it (:func:`dsstan.assess`). For :func:`dsstan.fit` under the exact covariance, of
         one column without gaps.
+    places
+        ``"kept"`` publishes every place as it is. ``"moved"`` and ``"population"`` draw synthetic
+        places from ``intensity``, and give another kind of release; see
+        :func:`dsstan.copies.places.draw.move_places` and
+        :func:`dsstan.copies.places.draw.synthesise_population`.
+    intensity
+        Where the records are, by ``dsstan.models.intensity``.
+    of_places
+        What else these two take: ``number``, ``groups``, ``problem``, ``accept_place``.
 
     Raises
     ------
@@ -85,6 +136,33 @@ def synthesise(
         If L is below 1 or above the number of draws, or the effect is unknown.
     """
     copies, workers = check_count("copies", copies), check_count("workers", workers)
+    if places != KEPT:
+        given_here = {
+            "effect": effect != "auto",
+            "imputations": imputations is not None,
+            "hide_gaps": hide_gaps,
+            "given": given is not None,
+            "noise": noise is not None,
+        }
+        _check_placed(places, intensity, [name for name, there in given_here.items() if there])
+        assert intensity is not None
+        of_places |= {
+            "seed": seed,
+            "accept_failed": accept_failed,
+            "accept_few_draws": accept_few_draws,
+            "strict": strict,
+            "rounding": rounding,
+            "progress": progress,
+        }
+        if places == MOVED:
+            return move_places(intensity, fit, copies, **of_places)
+        fits = (fit,) if isinstance(fit, Fit) else fit
+        return synthesise_population(intensity, fits, copies, **of_places)
+    if intensity is not None or of_places:
+        name = "intensity" if intensity is not None else next(iter(of_places))
+        raise InputError(f"{name} belongs to synthetic places, and they are kept: leave it out")
+    if not isinstance(fit, Fit):
+        raise InputError("several fits at once are for synthetic places: use given for a chain")
     how = Drawing(
         seed=seed,
         effect=effect,
@@ -113,3 +191,22 @@ def synthesise(
     if imputations is not None:
         raise InputError("imputations are for a missing response, and none is missing")
     return draw_column(fit, copies, how, Synthesis)
+
+
+def _check_placed(places: str, intensity: Intensity | None, given: list[str]) -> None:
+    """Refuse synthetic places without an intensity, or with what only kept places have.
+
+    Raises InputError if so.
+    """
+    if places not in PLACES:
+        raise InputError(f"places must be one of {', '.join(PLACES)}, got {places!r}")
+    if intensity is None:
+        raise InputError(
+            f"{spelled('places', places)} needs intensity=, where the records are on the cells of "
+            "a mask: see dsstan.models.intensity"
+        )
+    if given:
+        raise InputError(
+            f"{given[0]} is for places that are kept: leave it out, or give "
+            f"{spelled('places', KEPT)}"
+        )

@@ -57,7 +57,7 @@ def seed_of(sequence: np.random.SeedSequence) -> int:
     return int.from_bytes(sequence.generate_state(4, np.uint32).tobytes(), "little")
 
 
-STARTS, COPIES, LATENT, COMPARISON, FRONTIER, IMPUTATION, STRATA, ROUNDING = range(8)
+STARTS, COPIES, LATENT, COMPARISON, FRONTIER, IMPUTATION, STRATA, ROUNDING, PLACES = range(9)
 """Uses of a root seed; each has a spawn key of its own."""
 
 
@@ -70,7 +70,7 @@ def stream(seed: int, use: int, label: bytes = b"") -> np.random.SeedSequence:
         Root seed.
     use
         One of :data:`STARTS`, :data:`COPIES`, :data:`LATENT`, :data:`COMPARISON`,
-        :data:`FRONTIER`, :data:`IMPUTATION`, :data:`STRATA`, :data:`ROUNDING`.
+        :data:`FRONTIER`, :data:`IMPUTATION`, :data:`STRATA`, :data:`ROUNDING`, :data:`PLACES`.
     label
         What sets one product apart from another of the same use, so that two
         releases of one seed do not share their noise.

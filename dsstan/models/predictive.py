@@ -13,7 +13,7 @@ import numpy as np
 
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
-from dsstan.covariance.base import NO_NOISE
+from dsstan.covariance.base import NO_NOISE, Parameters
 from dsstan.covariance.protection import protection_of
 from dsstan.models.posterior import latent_model, parameters_at
 from dsstan.models.result import Fit
@@ -106,12 +106,36 @@ class Predictive:
         ``chain`` and ``iteration`` are the position of the posterior draw, ``rng`` is the copy's
         own stream. Called from threads: nothing of ``self`` may change.
         """
-        problem = self.fit.problem
-        p = parameters_at(self.fit, chain, iteration)
-        w = self.model.draw(p, rng)
+        w = self.effect_at_records(chain, iteration, rng)
+        return self.response(self.X, self.carried * w, chain, iteration, rng)
+
+    def process(self, chain: int, iteration: int) -> Parameters:
+        """The posterior draw, as the law of the effect at new places takes it."""
+        return parameters_at(self.fit, chain, iteration)
+
+    def effect_at_records(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
+        """One draw of w, shape (N,)."""
+        return self.model.draw(self.process(chain, iteration), rng)
+
+    def response(
+        self, X: Floats, effect: Floats, chain: int, iteration: int, rng: np.random.Generator
+    ) -> Floats:
+        """Values on the response's own scale, of records or of new places, shape (n,).
+
+        Parameters
+        ----------
+        X, effect
+            Design matrix, shape (n, P), and the spatial effect that is carried, shape (n,).
+        """
+        p = self.process(chain, iteration)
         variance = p.tau_sq if self.added is None else p.tau_sq + self.added**2
-        noise = np.sqrt(variance) * rng.standard_normal(problem.n_records)
-        return np.asarray(problem.transform.inverse(self.X @ p.beta + self.carried * w + noise))
+        noise = np.sqrt(variance) * rng.standard_normal(len(X))
+        return np.asarray(self.fit.problem.transform.inverse(X @ p.beta + effect + noise))
+
+    @property
+    def at_places(self) -> bool:
+        """Whether :meth:`response` is the law of this very model, which a subclass must state."""
+        return "response" in vars(type(self))
 
     def inside(self, values: Floats) -> Truths:
         """Whether a rounded value is one that the model allows, shape (N,) or (m, N)."""
@@ -153,7 +177,6 @@ def published(problem: Problem, values: Floats) -> Floats:
     An integer column rounds. Where rounding leaves the domain of the formula's
     transform (a price of 0 under log), the value is 1, the smallest inside it.
     """
-    column = problem.with_response(values)[problem.response]
-    held = np.asarray(column.to_numpy(dtype=np.float64))
+    held = np.asarray(problem.response_column(values), dtype=np.float64)
     outside = ~np.isfinite(problem.transform.forward(held))
     return np.where(outside, 1.0, held)

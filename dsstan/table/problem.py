@@ -249,17 +249,21 @@ class Problem(Shown):
                 f"Needed one value a record, shape ({self.n_records},), and got shape "
                 f"{values.shape}."
             )
+        copy = self.table.copy()
+        copy[self.response] = self.response_column(values)
+        return copy
+
+    def response_column(self, values: Floats) -> Any:
+        """Any number of values as the response's column holds them; see :meth:`with_response`."""
         if not np.isfinite(values).all():
             raise InputError(
                 f"The new values of {self.response!r} are missing or infinite in "
                 f"{describe_rows(~np.isfinite(values))}. On the modelled scale they were too "
                 f"large to be taken back through the inverse of {self.transform.name}."
             )
-        copy = self.table.copy()
-        dtype: Any = copy[self.response].dtype
+        dtype: Any = self.table[self.response].dtype
         width = np.dtype(getattr(dtype, "numpy_dtype", dtype))
-        copy[self.response] = pd.array(to_width(values, width), dtype=dtype)
-        return copy
+        return pd.array(to_width(values, width), dtype=dtype)
 
     def _line(self) -> str:
         return f"Problem {self.name!r}: {self.formula}, {self.n_records} records"

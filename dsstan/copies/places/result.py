@@ -57,6 +57,8 @@ class PlacedRelease(Shown):
         What the caller accepted: ``accept_failed``, ``accept_few_draws``.
     seed_bits
         Bits of the seed that the caller gave, or 128 where a fresh one was drawn.
+    rounding
+        ``"auto"`` where places and values are rounded like the input, or ``"none"``.
     """
 
     intensity: Intensity = field(repr=False)
@@ -72,6 +74,7 @@ class PlacedRelease(Shown):
     seconds: float = 0.0
     accepted: tuple[bool, bool] = (False, False)
     seed_bits: int = field(repr=False, default=FRESH_BITS)
+    rounding: str = "auto"
 
     def _line(self) -> str:
         what = "moved places" if self.places == MOVED else "synthetic population"
@@ -83,7 +86,7 @@ class PlacedRelease(Shown):
         return Card(
             (
                 ("records", f"{records} a copy, their number {self.number}"),
-                ("places", f"synthetic, on {self.intensity.mask}"),
+                ("places", f"synthetic, on a {self.intensity.mask!r}"),
                 ("synthetic", ", ".join(self.synthetic)),
                 ("left out", ", ".join(self.left_out) or "none"),
             )

@@ -14,6 +14,7 @@ import numpy as np
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import Covariance, Vecchia
+from dsstan.covariance.base import Parameters
 from dsstan.engines import SamplerSettings
 from dsstan.models.arguments import check_arguments
 from dsstan.models.counts.input import check_counts, read_offset
@@ -125,15 +126,33 @@ class CountPredictive(Predictive):
         """What all copies share."""
         self.law: Outcome = OUTCOMES[self.fit.model]
 
-    def draw(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
-        """One copy, shape (N,): w of the draw, which for a record with A_ii = 0 is a draw from
-        its conditional prior given the others, then a new response.
-        """
-        fit, problem = self.fit, self.fit.problem
-        w = fit.draws["w"][chain, iteration][problem.site_index]
-        eta = fit.shift + self.X @ fit.draws["beta"][chain, iteration] + self.carried * w
+    def process(self, chain: int, iteration: int) -> Parameters:
+        """The posterior draw, without a nugget."""
+        draws, at = self.fit.draws, (chain, iteration)
+        return Parameters(
+            draws["beta"][at], float(draws["sigma_sq"][at]), 0.0, float(draws["phi"][at])
+        )
+
+    def effect_at_records(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
+        """w of the draw, shape (N,): for a record with A_ii = 0 a draw from its conditional prior
+        given the others."""
+        w = self.fit.draws["w"][chain, iteration]
+        return np.asarray(w[self.fit.problem.site_index])
+
+    def response(
+        self, X: Floats, effect: Floats, chain: int, iteration: int, rng: np.random.Generator
+    ) -> Floats:
+        """New counts given the linear predictor, shape (n,)."""
+        fit = self.fit
+        shift = 0.0 if fit.offset is None else fit.shift
+        eta = shift + X @ fit.draws["beta"][chain, iteration] + effect
         size = fit.draws["size"][chain, iteration] if self.law.dispersed else 1.0
         return self.law.draw(eta, float(np.log(size)), rng)
+
+    @property
+    def at_places(self) -> bool:
+        """Without an offset, which is known at the records alone."""
+        return self.fit.offset is None
 
     def inside(self, values: Floats) -> Truths:
         """Whether a rounded value is one that the model allows."""

@@ -10,7 +10,7 @@ import pandas as pd
 from dsstan.core.arrays import Floats
 from dsstan.table.problem import Problem
 
-__all__ = ["as_given", "in_plane", "with_places"]
+__all__ = ["as_given", "in_plane", "place_columns", "with_places"]
 
 
 def as_given(problem: Problem, sites: Floats) -> Floats:
@@ -40,6 +40,12 @@ def in_plane(problem: Problem, coords: Floats) -> Floats:
     return np.column_stack(move.transform(*coords.T)) / _units(plane)
 
 
+def place_columns(problem: Problem) -> tuple[str, ...]:
+    """Columns of the table that hold the places: two of numbers, or one of points."""
+    names = problem.coord_names
+    return names if names[0] in problem.table.columns else (names[0].removesuffix(".x"),)
+
+
 def with_places(problem: Problem, table: pd.DataFrame, coords: Floats) -> pd.DataFrame:
     """A table whose places are these, shape (n, 2), in the system of the problem's coordinates.
 
@@ -53,12 +59,12 @@ def with_places(problem: Problem, table: pd.DataFrame, coords: Floats) -> pd.Dat
         Its new places.
     """
     whole, names = problem.table, problem.coord_names
-    if names[0] in whole.columns:
+    if len(place_columns(problem)) == 2:
         pairs = zip(names, coords.T, strict=True)
         return table.assign(**{name: _held(x, whole[name]) for name, x in pairs})
     import geopandas
 
-    name = names[0].removesuffix(".x")
+    name = place_columns(problem)[0]
     points = geopandas.points_from_xy(*coords.T, crs=problem.crs)
     rest = pd.DataFrame(table.drop(columns=name, errors="ignore"))
     found: pd.DataFrame = geopandas.GeoDataFrame(

@@ -1,0 +1,147 @@
+"""Which columns a release with synthetic places has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy.spatial import cKDTree
+
+from dsstan.copies.published import check_columns_published, columns_going_out
+from dsstan.core.arrays import Indices
+from dsstan.core.errors import InputError, ReleaseError
+from dsstan.models.intensity.result import Intensity
+from dsstan.models.result import Fit
+from dsstan.table.planes import place_columns
+from dsstan.table.problem import Problem
+
+__all__ = ["TELLS", "check_tells_nothing", "group_table", "kept_columns", "made_columns"]
+
+TELLS = 0.9
+"""From here on a column tells where a record is: by how much it varies less between neighbours
+than between any two records, 0 where places say nothing of it and 1 where they say all."""
+
+
+def kept_columns(problem: Problem, fits: Sequence[Fit], accepted: Collection[str]) -> list[str]:
+    """Columns that moved records keep, in the order of the table.
+
+    Raises
+    ------
+    ReleaseError
+        If one would reveal a response, holds risk weights, or tells where a record was.
+    """
+    weights = {fit.weights.column for fit in fits if fit.weights is not None}
+    going: set[str] = set()
+    for one in (problem, *(fit.problem for fit in fits)):
+        going |= set(columns_going_out(one))
+    going |= {name for fit in fits for name in fit.other_columns}
+    made = {fit.problem.response for fit in fits} | set(place_columns(problem))
+    columns = [name for name in problem.columns if name in going and name not in weights]
+    if not fits:
+        # Without a model of it the response stays with the table.
+        columns = [name for name in columns if name != problem.response]
+    steps = [fit.problem for fit in fits]
+    if steps:
+        check_columns_published(steps, columns)
+    check_tells_nothing(problem, [name for name in columns if name not in made], accepted)
+    return columns
+
+
+def check_tells_nothing(
+    problem: Problem, columns: Sequence[str], accepted: Collection[str] = ()
+) -> None:
+    """Refuse columns that moved records would keep and that tell where they were.
+
+    A postcode would show it at once. Each column is compared between records of sites that are
+    nearest to one another.
+
+    Raises ReleaseError if so.
+    """
+    distinct = np.unique(problem.site_index, return_index=True)[1]
+    near = cKDTree(problem.sites[distinct]).query(problem.sites[distinct], k=2)[1][:, 1]
+    for name in columns:
+        if name in accepted:
+            continue
+        if told(problem.table[name].iloc[distinct], near) > TELLS:
+            raise ReleaseError(
+                f"column {name!r} is all but the same at neighbouring places, so it tells where a "
+                "record was although its place moves: take it out of the formula and of publish, "
+                "or accept that it does with accept_place"
+            )
+
+
+def told(column: pd.Series, near: Indices) -> float:
+    """By how much less a column varies between a record and its neighbour, at most 1.
+
+    Parameters
+    ----------
+    column
+        n values.
+    near
+        Position of the neighbour of each, shape (n,).
+    """
+    if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > 2:
+        values = column.rank().to_numpy(dtype=np.float64, na_value=np.nan)
+        spread = 2.0 * np.nanvar(values)
+        return float(1.0 - np.nanmean((values - values[near]) ** 2) / spread)
+    codes = pd.factorize(column)[0]
+    shares = np.bincount(codes - codes.min()) / len(codes)
+    by_chance = float(np.sum(shares**2))
+    if by_chance == 1.0:
+        return 0.0
+    return float((np.mean(codes == codes[near]) - by_chance) / (1.0 - by_chance))
+
+
+def group_table(problem: Problem, intensity: Intensity, groups: Sequence[str]) -> pd.DataFrame:
+    """What the columns of the groups hold for each of the K groups, with the types of the table.
+
+    A group that no record is in has a row that nothing is drawn from.
+
+    Raises
+    ------
+    InputError
+        If a column is not there, or differs within a group.
+    """
+    table, index = problem.table, intensity.group_index
+    K = len(intensity.groups)
+    if K > 1 and not groups:
+        raise InputError(
+            f"the intensity has {K} groups and no column says which record is of which: name the "
+            'columns that make them, such as groups=("kind",)'
+        )
+    first = np.zeros(K, dtype=np.int64)
+    there, rows = np.unique(index, return_index=True)
+    first[there] = rows
+    for name in groups:
+        if name not in table.columns:
+            raise InputError(f"groups names {name!r}, which is no column of the table")
+        codes = pd.factorize(table[name])[0]
+        if np.any(codes != codes[first][index]):
+            raise InputError(
+                f"column {name!r} differs within a group of the intensity: name the columns that "
+                "its groups were made from"
+            )
+    return pd.DataFrame(table[list(groups)]).iloc[first].reset_index(drop=True)
+
+
+def made_columns(problem: Problem, fits: Sequence[Fit], groups: Sequence[str]) -> list[str]:
+    """Columns of a synthetic population, in the order of the table.
+
+    Raises
+    ------
+    InputError
+        If a formula takes a column that nothing makes.
+    """
+    made = [*place_columns(problem), *groups]
+    for fit in fits:
+        formula = fit.problem.design.formula
+        lacking = [name for name in formula.columns if name not in (*made, *problem.coord_names)]
+        if lacking:
+            raise InputError(
+                f"the formula {formula.text!r} takes {lacking[0]!r}, which a synthetic population "
+                "has only if a model makes it: give its fit before this one, make it a group of "
+                "the intensity, or take it out of the formula"
+            )
+        made.append(fit.problem.response)
+    return [name for name in problem.columns if name in made]
