@@ -39,6 +39,7 @@ COUNTS = {
     "counts": 54,
     "adaptive": 36,
     "panel": 9,
+    "places": 6,
     SAN_FRANCISCO: 25,
 }
 """Quantities of each topic, so that none is lost unseen."""

@@ -240,6 +240,18 @@ def survey() -> dict[str, Any]:
     }
 
 
+def places() -> dict[str, Any]:
+    """Places of two groups on a rectangle of cells, some of them on an L of the cells."""
+    at = rounded(uniforms(101, 70, 2) * [4.0, 3.0], 4)
+    return {
+        "places": at.tolist(),
+        "second": [int(u > 0.6) for u in uniforms(102, 70)],
+        "width": 0.5,
+        "reach": 0.75,
+        "steps": 6,
+    }
+
+
 def truncated() -> dict[str, Any]:
     """Truncated normals: brackets of both kinds, open ends, tails."""
     return {
@@ -351,6 +363,7 @@ TOPICS = {
     "multivariate": multivariate,
     "counts": counts,
     "panel": panel,
+    "places": places,
 }
 
 

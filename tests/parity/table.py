@@ -42,7 +42,7 @@ from parity.posterior import (
 README = FOLDER / "README.md"
 BEGIN, END = "<!-- table: python tests/parity/table.py -->", "<!-- end of table -->"
 HEAD = ("topic", "claim", "R", "quantities", "tolerance", "why this tolerance", "largest seen")
-_PACKAGE = re.compile(r"(\w+)::")
+_PACKAGE = re.compile(r"([\w.]+)::")
 
 
 @dataclass(frozen=True)
