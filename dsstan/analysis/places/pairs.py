@@ -42,6 +42,32 @@ class PairSums(NamedTuple):
     density: Floats
 
 
+def lattice_of(mask: Mask) -> Floats:
+    """1 where a cell is in the mask, else 0, on the rectangle around it; rows go up with y.
+
+    Raises
+    ------
+    InputError
+        If the cells are on no lattice, or it is too large.
+    """
+    at = (mask.centres - mask.centres.min(axis=0)) / mask.width
+    number = np.rint(at).astype(np.int64)
+    if np.abs(at - number).max() > _OFF_LATTICE:
+        raise InputError(
+            "K functions need a mask whose square cells lie on one lattice: the centres differ by "
+            "a fraction of the width"
+        )
+    shape = number.max(axis=0)[::-1] + 1
+    if shape.prod() > _LARGEST_LATTICE:
+        raise InputError(
+            f"the rectangle around the mask has {shape.prod():,} cells, more than "
+            f"{_LARGEST_LATTICE:,}: take wider cells"
+        )
+    there = np.zeros(shape, dtype=np.float64)
+    there[number[:, 1], number[:, 0]] = 1.0
+    return there
+
+
 def overlap_of(mask: Mask, reach: float) -> Floats:
     """Cells that the mask has in common with itself shifted by whole cells.
 
@@ -62,24 +88,10 @@ def overlap_of(mask: Mask, reach: float) -> Floats:
     InputError
         If the cells are on no lattice, or it is too large.
     """
-    at = (mask.centres - mask.centres.min(axis=0)) / mask.width
-    number = np.rint(at).astype(np.int64)
-    if np.abs(at - number).max() > _OFF_LATTICE:
-        raise InputError(
-            "K functions need a mask whose square cells lie on one lattice: the centres differ by "
-            "a fraction of the width"
-        )
-    shape = number.max(axis=0)[::-1] + 1
-    if shape.prod() > _LARGEST_LATTICE:
-        raise InputError(
-            f"the rectangle around the mask has {shape.prod():,} cells, more than "
-            f"{_LARGEST_LATTICE:,}: take wider cells"
-        )
-    there = np.zeros(shape)
-    there[number[:, 1], number[:, 0]] = 1.0
+    there = lattice_of(mask)
     m = int(np.floor(reach / mask.width)) + 2
     whole = np.rint(fftconvolve(there, there[::-1, ::-1]))
-    rows, columns = (np.arange(-m, m + 1) + size - 1 for size in shape)
+    rows, columns = (np.arange(-m, m + 1) + size - 1 for size in there.shape)
     out = np.zeros((2 * m + 1, 2 * m + 1))
     y, x = ((i >= 0) & (i < n) for i, n in zip((rows, columns), whole.shape, strict=True))
     out[np.ix_(y, x)] = whole[np.ix_(rows[y], columns[x])]

@@ -233,7 +233,9 @@ def _counts(
     """Counts on each kind of areas, one row a kind."""
     low = mask.centres.min(axis=0) - 0.5 * mask.width
     length = _DEFAULT_CELLS * mask.width if side is None else side
-    kinds = {f"squares of {length:.4g}": [squares(t.places, length, low) for t in tables]}
+    kinds: dict[str, Sequence[Sequence[Hashable]]] = {
+        f"squares of {length:.4g}": [squares(t.places, length, low) for t in tables]
+    }
     for name, area in areas.items():
         kinds[name] = [areas_of_cells(t.places, mask, area) for t in tables]
     rows = {name: compare_counts(*counts_on(c[0], c[1:])) for name, c in kinds.items()}
