@@ -8,12 +8,24 @@ places need: see :mod:`dsstan.risk`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from dsstan.core.arrays import Floats, Indices
+from dsstan.core.arrays import Floats, Indices, Truths
+
+Powers: TypeAlias = NDArray[np.int16]
+"""Powers of chances: how many records come to a cell."""
+
+ROUNDING = 1e-9
+"""Relative distance from a threshold that is rounding."""
+
+
+def too_few(expected: Floats, threshold: float) -> Truths:
+    """Whether so few others expected in its cell make a record lonely; a tie does not."""
+    return np.asarray(expected < threshold * (1.0 - ROUNDING))
 
 
 class CellLaw(Protocol):
@@ -52,7 +64,7 @@ class PowersOfChances(Protocol):
     """
 
     def log_powers(
-        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Floats
+        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Powers
     ) -> Floats:
         """Logarithms of expected powers of the chances, records taken from the counts.
 
@@ -105,7 +117,7 @@ class IndependentCells:
         return np.asarray(out / (total.sum() - 1.0))
 
     def log_powers(
-        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Floats
+        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Powers
     ) -> Floats:
         """See :class:`PowersOfChances`."""
         total = counts[group] + self.prior[group]

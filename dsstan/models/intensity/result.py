@@ -38,11 +38,10 @@ class Intensity(Shown):
         Records whose place does not inform the chances of a release, shape (N,). Confidential.
     law
         The posterior of the chances given counts.
-    threshold
-        A record is lonely where it expects fewer other records of its group in its cell,
-        ``(N_k - 1) E[p_k(c) | all others]``; 0 where none is.
     fits
         Fits of the surface behind the law by kind, ``"unrestricted"`` first; empty without one.
+    lonely_below
+        A record is lonely where fewer others of its group are expected in its cell.
     """
 
     mask: Mask
@@ -51,8 +50,8 @@ class Intensity(Shown):
     cell_index: Indices = field(repr=False)
     lonely: Truths = field(repr=False)
     law: CellDraws = field(repr=False)
-    threshold: float = 1.0
     fits: dict[str, Any] = field(repr=False, default_factory=dict)
+    lonely_below: float = 1.0
 
     def _line(self) -> str:
         return (

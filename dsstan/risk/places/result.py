@@ -1,0 +1,282 @@
+"""What a release of places discloses: the numbers of both intruders and the verdict on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from dsstan.core.arrays import Floats, Truths
+from dsstan.core.display import Card, Part, Shown
+from dsstan.risk.places.finding import Finding
+from dsstan.risk.places.known import KnownPlaces
+
+__all__ = ["MET", "MISSED", "NOT_JUDGED", "EarlierPlaces", "PlaceAssessment"]
+
+MET, MISSED, NOT_JUDGED = "MET", "MISSED", "NOT JUDGED"
+
+_ABOVE = 1.0 + 1e-9
+"""A limit is passed beyond rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class EarlierPlaces:
+    """What an earlier release of a table said of each record's place. Confidential.
+
+    Attributes
+    ----------
+    log_presence
+        Log of the Bayes factor of presence, shape (N,).
+    log_odds
+        By how much the log odds of the right cell against all others rose, shape (N,).
+    """
+
+    log_presence: Floats = field(repr=False)
+    log_odds: Floats = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlaceAssessment(Shown):
+    """What a release of places discloses. Confidential.
+
+    Attributes
+    ----------
+    known, released
+        The table, and records of each group in each cell of each copy, shape (L, K, C).
+    places, number
+        ``"moved"`` or ``"population"``; ``"kept"`` or ``"drawn"``.
+    bayes_factor
+        Of presence, of every record, shape (N,); see :func:`dsstan.risk.places.presence.presence`.
+    found
+        What a search for each record's place comes to.
+    presence, finding
+        The largest Bayes factor and the largest chance of the right place that were allowed, or
+        None.
+    addresses
+        Whether the places in a cell are known addresses, which ``finding`` is then about.
+    earlier
+        How many earlier releases of the table are counted.
+    seconds
+        Wall time.
+    """
+
+    known: KnownPlaces = field(repr=False)
+    released: Floats = field(repr=False)
+    places: str
+    number: str
+    bayes_factor: Floats = field(repr=False)
+    found: Finding = field(repr=False)
+    presence: float | None
+    finding: float | None
+    addresses: bool = False
+    earlier: int = 0
+    seconds: float = 0.0
+
+    @property
+    def copies(self) -> int:
+        """L."""
+        return len(self.released)
+
+    @property
+    def chance(self) -> Floats:
+        """What ``finding`` limits, shape (N,): the chance of the right address, else cell."""
+        return self.found.address if self.addresses else self.found.cell
+
+    @property
+    def chance_before(self) -> Floats:
+        """The same without the release, shape (N,)."""
+        return self.found.address_before if self.addresses else self.found.cell_before
+
+    @cached_property
+    def too_sure(self) -> tuple[Truths, Truths]:
+        """Records beyond the limit of presence and of finding, shape (N,) each."""
+        none = np.zeros(self.known.n_records, dtype=bool)
+        present = none if self.presence is None else self.bayes_factor > self.presence * _ABOVE
+        found = none if self.finding is None else self.chance > self.finding * _ABOVE
+        return present, found
+
+    @property
+    def presence_hidden(self) -> bool:
+        """Whether a release of this kind hides that anybody is in the table."""
+        return self.places != "moved"
+
+    @property
+    def verdict(self) -> str:
+        """MET, MISSED or NOT JUDGED."""
+        if any(one.any() for one in self.too_sure):
+            return MISSED
+        asked = self.presence is not None or self.finding is not None
+        if not asked or (self.presence is not None and not self.presence_hidden):
+            return NOT_JUDGED
+        return MET
+
+    @property
+    def why(self) -> str:
+        """The verdict in sentences."""
+        if self.presence is None and self.finding is None:
+            return "no limit was asked for, of presence or of finding"
+        present, found = self.too_sure
+        n = self.known.n_records
+        out = []
+        if self.presence is not None and not self.presence_hidden:
+            out.append(
+                "moved places hide where somebody is, not that they are in the table, whose "
+                "covariates all go out: no limit on presence can be judged"
+            )
+        elif self.presence is not None:
+            out.append(
+                f"the Bayes factor of presence is above {self.presence:g} for {present.sum()} of "
+                f"{n} records"
+                if present.any()
+                else f"no Bayes factor of presence is above {self.presence:g}"
+            )
+        if self.finding is not None:
+            what = "address" if self.addresses else "cell"
+            if found.any():
+                already = int(np.sum(self.chance_before[found] > self.finding * _ABOVE))
+                out.append(
+                    f"the chance of the right {what} is above {self.finding:g} for {found.sum()} "
+                    f"of {n} records, for {already} of them without the release already"
+                )
+            else:
+                out.append(f"no chance of the right {what} is above {self.finding:g}")
+        return "; ".join(out)
+
+    @cached_property
+    def log_odds(self) -> Floats:
+        """By how much the log odds of the right cell against all others rose, shape (N,)."""
+        after, before = self.found.cell, self.found.cell_before
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rise = np.log(after) - np.log1p(-after) - np.log(before) + np.log1p(-before)
+        return np.asarray(np.where(before < 1.0, rise, 0.0))
+
+    @property
+    def for_later(self) -> EarlierPlaces:
+        """What a later release of the table has to count, earlier ones included."""
+        with np.errstate(divide="ignore"):
+            return EarlierPlaces(np.log(self.bayes_factor), self.log_odds)
+
+    @cached_property
+    def records(self) -> pd.DataFrame:
+        """Numbers of every record, in the table's order. Confidential."""
+        columns = {
+            "lonely": self.known.lonely,
+            "bayes_factor": self.bayes_factor,
+            "cell_before": self.found.cell_before,
+            "cell": self.found.cell,
+            "cells_as_likely_before": self.found.as_likely_before,
+            "cells_as_likely": self.found.as_likely,
+        }
+        if self.addresses:
+            columns |= {
+                "address_before": self.found.address_before,
+                "address": self.found.address,
+                "addresses_as_likely_before": self.found.addresses_before,
+                "addresses_as_likely": self.found.addresses,
+            }
+        return pd.DataFrame(columns)
+
+    def table(self, column: str, *, low: bool = False) -> pd.DataFrame:
+        """Quantiles of one column of :attr:`records`, of lonely records and of the others.
+
+        Parameters
+        ----------
+        column
+            Its name.
+        low
+            Whether a low value is the risk.
+        """
+        levels = {"median": 0.5, "5%": 0.05, "smallest": 0.0}
+        if not low:
+            levels = {"median": 0.5, "95%": 0.95, "largest": 1.0}
+        method = "inverted_cdf"  # a value that occurs: none lies between a number and infinity
+        values, lonely = self.records[column].to_numpy(), self.known.lonely
+        rows = {}
+        for label, which in (("lonely", lonely), ("others", ~lonely)):
+            if which.any():
+                found = np.quantile(values[which], list(levels.values()), method=method)
+                rows[label] = {"records": int(which.sum()), **dict(zip(levels, found, strict=True))}
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def summary(self) -> dict[str, object]:
+        """The numbers of a written release, for JSON; None stands for infinity."""
+        measures = [("bayes_factor", False), ("cell_before", False), ("cell", False)]
+        measures += [("cells_as_likely_before", True), ("cells_as_likely", True)]
+        if self.addresses:
+            measures += [("address_before", False), ("address", False)]
+            measures += [("addresses_as_likely_before", True), ("addresses_as_likely", True)]
+        return {
+            "places": self.places,
+            "number": self.number,
+            "copies": self.copies,
+            "earlier_releases": self.earlier,
+            "largest_bayes_factor_allowed": self.presence,
+            "largest_chance_allowed": self.finding,
+            "presence_hidden": self.presence_hidden,
+            "verdict": self.verdict,
+            "why": self.why,
+            **{name: _plain(self.table(name, low=low)) for name, low in measures},
+        }
+
+    @property
+    def against(self) -> str:
+        """What the Bayes factor compares, in a sentence."""
+        if self.number == "drawn":
+            return "the table with the person against the table without them"
+        return (
+            "the person against another of the group, at a place that nobody knows; how many there "
+            "are goes out, so that who knows all others knows that one more is there"
+        )
+
+    def _line(self) -> str:
+        return (
+            f"Places of {self.known.n_records} records, {self.copies} copies {self.places}: "
+            f"{self.verdict}"
+        )
+
+    def _card(self) -> Card:
+        of = "addresses" if self.addresses else "cells"
+        one = "address" if self.addresses else "cell"
+        counted = (
+            (f"{self.earlier} earlier release{'s' if self.earlier != 1 else ''} counted",)
+            if self.earlier
+            else ()
+        )
+        return Card(
+            (),
+            (
+                f"{self.why[:1].upper()}{self.why[1:]}.",
+                *counted,
+                Part(self.table("bayes_factor"), f"Presence, Bayes factor: {self.against}"),
+                Part(self.table(f"{one}_before"), f"Finding, chance of the right {one} before"),
+                Part(self.table(one), f"Finding, chance of the right {one} after"),
+                Part(
+                    self.table(f"{of}_as_likely_before", low=True),
+                    f"{of.capitalize()} at least as likely as the right one, before",
+                ),
+                Part(
+                    self.table(f"{of}_as_likely", low=True),
+                    f"{of.capitalize()} at least as likely as the right one, after",
+                ),
+                NOT_MEASURED,
+            ),
+        )
+
+
+NOT_MEASURED = (
+    "Not measured: what the values say of the place, and that range and strength of the surface "
+    "were estimated from the table."
+)
+
+
+def _plain(table: pd.DataFrame) -> dict[str, dict[str, float | None]]:
+    """A table as JSON takes it."""
+    return {
+        str(row): {
+            str(name): float(value) if np.isfinite(value) else None
+            for name, value in values.items()
+        }
+        for row, values in table.to_dict(orient="index").items()
+    }
