@@ -89,6 +89,25 @@ class PowersOfChances(Protocol):
         ...
 
 
+@runtime_checkable
+class MomentsOfChances(Protocol):
+    """A law in closed form: of any records of a group that come together."""
+
+    def log_moment(self, counts: Floats, group: int, cells: Indices, come: Floats) -> float:
+        """log E of the product of p_k(c)^come over some cells, given ``counts``.
+
+        Parameters
+        ----------
+        counts
+            Records of each group in each cell, shape (K, C).
+        group
+            k.
+        cells, come
+            The cells, none twice, and how many records of the group come to each, shape (n,).
+        """
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class IndependentCells:
     """Chances without a surface: p_k ~ Dirichlet(prior_k), in closed form.
@@ -132,6 +151,12 @@ class IndependentCells:
         out[row, cell] = gammaln(start + g) - gammaln(start)
         out[row, cell] -= gammaln(all_left + g) - gammaln(all_left)
         return np.asarray(out)
+
+    def log_moment(self, counts: Floats, group: int, cells: Indices, come: Floats) -> float:
+        """See :class:`MomentsOfChances`."""
+        total = counts[group] + self.prior[group]
+        rise = gammaln(total[cells] + come) - gammaln(total[cells])
+        return float(rise.sum() - gammaln(total.sum() + come.sum()) + gammaln(total.sum()))
 
     def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
         """One draw of the chances, shape (K, C)."""

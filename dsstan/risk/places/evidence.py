@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dsstan.core.arrays import Floats, Indices, Truths
-from dsstan.models.intensity.cell_law import Powers, too_few
+from dsstan.models.intensity.cell_law import MomentsOfChances, Powers, too_few
 from dsstan.risk.places.known import KnownPlaces, Pairs
 from dsstan.risk.places.powers import log_powers, own_log_powers
 
@@ -134,10 +134,11 @@ def _change(known: KnownPlaces, pairs: Pairs, prior: Floats) -> _Change:
     gained = np.where(lonely, 0.0, n + 1.0 - known.informing[k])
     gained[rows, cells] = np.where(pairs.alone, 0.0, n[cells] - left)
 
-    by_cell = near[:, cells]
+    local = near[:, cells] / far[:, None]
+    total_falls = 1.0 / np.maximum(2.0 - far, np.finfo(float).eps)  # by a second record
     informing = ~pairs.alone & ~np.eye(len(cells), dtype=bool)
-    away = informing & too_few((total - 1) * own * (by_cell / far[:, None]), least)
-    fewer = informing & too_few((total - 2) * own * by_cell, least)
+    away = informing & too_few((total - 1) * own * local, least)
+    fewer = informing & too_few((total - 2) * own * local * total_falls[:, None], least)
     informs = known.informing[k, cells]
     gained = np.maximum(gained, 0.0).astype(np.int16)
     return _Change(informs - left, informs - left_fewer, gained, away, fewer)
@@ -163,12 +164,16 @@ class _Sum:
         self.change = _change(known, pairs, self.prior)
         away = self.change.elsewhere | self.change.elsewhere_fewer
         self.leaving = np.flatnonzero(away.any(axis=0))
-        self.informs = known.informing[k, cells[self.leaving]]
+        self.informs = known.informing[k, cells]
         self.other = np.flatnonzero(self.change.taken != self.change.taken_fewer)
         self.factor = np.zeros_like(self.prior)
         self.fewer = np.zeros(len(self.other))
         self.together = np.zeros(len(self.leaving))
         self.moved = np.zeros((len(cells), len(self.leaving)))
+        self.exact: dict[int, float] = {}
+        if isinstance(known.law, MomentsOfChances):
+            rows = np.flatnonzero(self.change.elsewhere_fewer.any(axis=1))
+            self.exact = dict.fromkeys(rows.tolist(), 0.0)
 
     def add(self, counts: Floats, weight: float) -> None:
         """Add what the law says of these counts, as often as ``weight``."""
@@ -181,11 +186,22 @@ class _Sum:
             self.fewer += weight * own_log_powers(law, counts, k, cells[self.other], taken)
         if self.leaving.size:
             there = cells[self.leaving]
-            self.together += weight * own_log_powers(law, counts, k, there, self.informs)
+            self.together += weight * own_log_powers(
+                law, counts, k, there, self.informs[self.leaving]
+            )
             once = np.zeros_like(change.gained)
             once[:, there] = 1
             left = log_powers(law, counts, k, cells, change.taken, once)[:, there]
             self.moved += weight * (left - np.log(law.expected(counts, k)[there]))
+
+        if isinstance(law, MomentsOfChances):
+            for row in self.exact:
+                which = np.append(np.flatnonzero(change.elsewhere_fewer[row]), row)
+                come = self.informs[which]
+                come[-1] = change.taken_fewer[row]
+                less = counts.copy()
+                less[k, cells[which]] -= come
+                self.exact[row] += weight * law.log_moment(less, k, cells[which], come)
 
     def evidence(self) -> Evidence:
         """What it comes to."""
@@ -193,11 +209,13 @@ class _Sum:
         present = self.factor[rows, self.pairs.cells].copy()
         present[self.other] = self.fewer
         # the record of a row goes, and with it those of the columns that it kept from being lonely
-        both = self.together + self.informs * self.moved
+        both = self.together + self.informs[self.leaving] * self.moved
         more, fewer = (
             np.maximum(np.where(which[:, self.leaving], both, 0.0).sum(axis=1), 0.0)
             for which in (change.elsewhere, change.elsewhere_fewer)
         )  # to first order, so that no less risk is taken from it
         self.factor[rows, self.pairs.cells] += more
         present += fewer
+        for row, log_ratio in self.exact.items():
+            present[row] = log_ratio
         return Evidence(self.pairs, self.prior, self.factor, present)

@@ -191,12 +191,12 @@ class PlaceAssessment(Shown):
         levels = {"median": 0.5, "5%": 0.05, "smallest": 0.0}
         if not low:
             levels = {"median": 0.5, "95%": 0.95, "largest": 1.0}
-        method = "inverted_cdf"  # a value that occurs: none lies between a number and infinity
         values, lonely = self.records[column].to_numpy(), self.known.lonely
         rows = {}
         for label, which in (("lonely", lonely), ("others", ~lonely)):
             if which.any():
-                found = np.quantile(values[which], list(levels.values()), method=method)
+                # values that occur, as none lies between a number and infinity
+                found = np.quantile(values[which], list(levels.values()), method="inverted_cdf")
                 rows[label] = {"records": int(which.sum()), **dict(zip(levels, found, strict=True))}
         return pd.DataFrame.from_dict(rows, orient="index")
 

@@ -1,0 +1,307 @@
+"""Presence and finding against a Dirichlet-multinomial and negative binomial of scipy.
+
+``places_by_definition`` is an intruder that was written without the package: it works out anew, for
+every table it thinks of, who is lonely in it and how likely the copies are.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from places_by_definition import (
+    chances_of,
+    counts_of,
+    informing_of,
+    log_cells,
+    log_numbers,
+    lonely_of,
+    present,
+)
+from scipy.stats import dirichlet_multinomial
+
+from dsstan.core.errors import InputError
+from dsstan.models.intensity.cell_law import IndependentCells
+from dsstan.risk.places.assessment import assess_counts
+from dsstan.risk.places.finding import finding
+from dsstan.risk.places.known import KnownPlaces
+from dsstan.risk.places.presence import presence
+from dsstan.risk.places.result import MET, MISSED, NOT_JUDGED
+
+EXACT = 1e-8
+"""Both sides are closed forms in double precision."""
+
+TENTH = 1.1
+"""No intruder may beat a printed number by more."""
+
+
+class OneAtATime:
+    """The Dirichlet law without powers, so that each is found by records taken one at a time."""
+
+    def __init__(self, prior):
+        self.law = IndependentCells(prior)
+
+    def expected(self, counts, group):
+        return self.law.expected(counts, group)
+
+    def without(self, counts, group, cells):
+        return self.law.without(counts, group, cells)
+
+
+def known_of(table, prior, lonely_below, law=None):
+    group, cell = np.array(table).T
+    return KnownPlaces(
+        law or IndependentCells(prior),
+        counts_of(table, prior.shape),
+        informing_of(table, prior, lonely_below),
+        group,
+        cell,
+        lonely_of(table, prior, lonely_below),
+        lonely_below,
+    )
+
+
+def copies_of(known, prior, copies, rng, number="kept"):
+    out = np.zeros((copies, *prior.shape))
+    for copy in out:
+        for k, total in enumerate(known.totals):
+            n = total if number == "kept" else rng.poisson(rng.gamma(total)) if total else 0
+            copy[k] = rng.multinomial(int(n), rng.dirichlet(known.informing[k] + prior[k]))
+    return out
+
+
+LONELY = [(0, 0)] * 6 + [(0, 1)] * 4 + [(0, 5)]
+PAIR = [(0, 0)] * 8 + [(0, 1)] * 4 + [(0, 4)] * 2
+TOWER = [(0, 2)] * 30 + [(0, 0)] * 3 + [(0, 1)] * 2 + [(0, 4)]
+HOLE = [(0, 0)] * 5 + [(0, 1)] * 5 + [(0, 3)] * 2 + [(0, 5)] * 3
+EMPTY = [(0, 0)] * 6 + [(0, 3)] * 3 + [(1, 5)] + [(1, 1)] * 2
+PLANTED = {
+    "one lonely record": (LONELY, np.full((1, 6), 0.3)),
+    "a pair": (PAIR, np.full((1, 6), 0.3)),
+    "a tower": (TOWER, np.full((1, 6), 0.3)),
+    "a hole in the mask": (HOLE, np.array([[0.4, 0.3, 0.01, 0.3, 0.2, 0.4]])),
+    "an empty group": (EMPTY, np.full((3, 6), 0.3)),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("number", ["kept", "drawn"])
+def test_no_intruder_beats_the_printed_numbers_on_a_planted_table(name, number):
+    table, prior = PLANTED[name]
+    known = known_of(table, prior, 1.0)
+    rng = np.random.default_rng(20)
+    for _ in range(5):
+        released = copies_of(known, prior, 3, rng, number)
+        factors, found = presence(known, released, number), finding(known, released)
+        for i, (_, cell) in enumerate(table):
+            before, after = chances_of(released, table, prior, 1.0, i)
+            true = (
+                present(released, table, prior, 1.0, i)
+                if number == "drawn"
+                else after[cell] / before[cell]
+            )
+            assert factors[i] >= true / TENTH
+            assert found.cell[i] >= after[cell] / TENTH
+            assert factors[i] == pytest.approx(true, rel=EXACT)  # more is claimed nowhere either
+            assert found.cell[i] == pytest.approx(after[cell], rel=EXACT)
+
+
+def test_who_alone_makes_another_inform_the_release_counts_for_both():
+    """The two of a pair are lonely without each other: p(c) enters squared, not once."""
+    table, prior = PLANTED["a pair"]
+    known = known_of(table, prior, 1.0)
+    released = np.zeros((1, 1, 6))
+    released[0, 0] = [7, 4, 0, 0, 3, 0]
+    at = table.index((0, 4))
+    once = known.law.without(known.informing + released[0], 0, np.array([4]))[0, 4]
+    once /= known.law.without(known.informing, 0, np.array([4]))[0, 4]
+    factor = presence(known, released, "drawn")[at]
+    assert factor == pytest.approx(present(released, table, prior, 1.0, at), rel=EXACT)
+    assert factor > 2 * once
+
+
+@pytest.mark.parametrize("lonely_below", [0.0, 1.0, 2.5])
+def test_both_intruders_are_those_of_the_definition(lonely_below):
+    rng = np.random.default_rng(7)
+    for _ in range(12):
+        prior = rng.uniform(0.1, 0.9, (2, 5))
+        cells = rng.integers(5, size=14) * rng.integers(2, size=14)
+        table = [(int(rng.integers(2)), int(cell)) for cell in cells]
+        known = known_of(table, prior, lonely_below)
+        released = copies_of(known, prior, 2, rng)
+        found, factors = finding(known, released), presence(known, released, "drawn")
+        for i, (_, cell) in enumerate(table):
+            before, after = chances_of(released, table, prior, lonely_below, i)
+            assert found.cell_before[i] == pytest.approx(before[cell], rel=EXACT)
+            assert found.cell[i] == pytest.approx(after[cell], rel=EXACT)
+            assert found.as_likely[i] == np.sum(after >= after[cell] * (1 - EXACT))
+            true = present(released, table, prior, lonely_below, i)
+            assert factors[i] == pytest.approx(true, rel=EXACT)
+
+
+def test_a_law_without_powers_gives_the_same_to_first_order():
+    rng = np.random.default_rng(3)
+    prior = rng.uniform(0.1, 0.9, (2, 8))
+    table = [(k, int(c)) for k in range(2) for c in rng.integers(8, size=400) // 2] + [(0, 7)] * 2
+    exact, other = (known_of(table, prior, 2.5, law) for law in (None, OneAtATime(prior)))
+    released = copies_of(exact, prior, 2, rng)
+    np.testing.assert_allclose(
+        presence(other, released, "drawn"), presence(exact, released, "drawn"), rtol=EXACT
+    )
+    one_part = 2.0 / exact.totals.min()  # as its docstring says
+    np.testing.assert_allclose(
+        finding(other, released).cell, finding(exact, released).cell, rtol=one_part
+    )
+
+
+def _all_copies(n, C):
+    return [np.array(r, dtype=float) for r in product(range(n + 1), repeat=C) if sum(r) == n]
+
+
+def test_bayes_factors_average_to_one_over_every_copy_without_the_person():
+    """Sums over every possible copy of N = 3 records on 3 cells: nothing is simulated."""
+    prior = np.array([[0.5, 0.9, 0.2]])
+    for table in ([(0, 0), (0, 0), (0, 1)], [(0, 0), (0, 1), (0, 2)], [(0, 2)] * 3):
+        known = known_of(table, prior, 0.4)
+        for at in range(3):
+            without = [*table[:at], *table[at + 1 :]]
+            total = mass = 0.0
+            for n in range(41):  # a negative binomial of 2: beyond 40 lie less than 1e-10
+                for copy in _all_copies(n, 3) if n < 5 else [None]:
+                    released = np.zeros((1, 1, 3)) if copy is None else copy[None, None]
+                    if copy is None:  # the cells of larger copies sum to 1 given their number
+                        released[0, 0, 0] = n
+                        seen = np.exp(log_numbers(released, without, 1))
+                        factor = np.exp(log_numbers(released, table, 1)) / seen
+                    else:
+                        seen = np.exp(
+                            log_numbers(released, without, 1)
+                            + log_cells(released, without, prior, 0.4)
+                        )
+                        factor = presence(known, released, "drawn")[at]
+                    total += seen * factor
+                    mass += seen
+            assert mass == pytest.approx(1.0, abs=EXACT)
+            assert total == pytest.approx(1.0, abs=EXACT)
+
+
+def test_chances_of_the_right_cell_are_calibrated_over_every_table_and_copy():
+    """Who is told two of three records draws the third by the prior: among all cases in which the
+    intruder says p of a cell it is the right one in a share p, as the sums of both agree."""
+    prior = np.array([[0.5, 0.9, 0.2]])
+    others = [(0, 0), (0, 1)]
+    said = {cell: 0.0 for cell in range(3)}
+    right = dict(said)
+    for copy in _all_copies(3, 3):
+        released = copy[None, None]
+        joint = np.zeros(3)
+        claimed = np.zeros(3)
+        for cell in range(3):
+            table = [*others, (0, cell)]
+            known = known_of(table, prior, 0.4)
+            weight = informing_of(table, prior, 0.4)[0] + prior[0]
+            found = finding(known, released)
+            joint[cell] = found.cell_before[2] * dirichlet_multinomial.pmf(copy, weight, 3)
+            claimed[cell] = found.cell[2]
+        # the third person's cell is not known to the intruder: each claim is of the same posterior
+        assert claimed.sum() == pytest.approx(1.0, abs=EXACT)
+        for cell in range(3):
+            said[cell] += joint.sum() * claimed[cell]
+            right[cell] += joint[cell]
+    assert sum(right.values()) == pytest.approx(1.0, abs=EXACT)
+    for cell in range(3):
+        assert said[cell] == pytest.approx(right[cell], abs=EXACT)
+
+
+def test_a_second_release_from_the_same_chances_is_counted_as_more_copies():
+    table, prior = PLANTED["a pair"]
+    known = known_of(table, prior, 1.0)
+    rng = np.random.default_rng(2)
+    first, second = (copies_of(known, prior, 2, rng) for _ in range(2))
+    kinds = {"places": "population", "number": "kept"}
+    former = assess_counts(known, first, **kinds)
+    both = assess_counts(known, second, **kinds, earlier=[former])
+    at_once = assess_counts(known, np.concatenate([first, second]), **kinds)
+    np.testing.assert_allclose(both.found.cell, at_once.found.cell, rtol=EXACT)
+    np.testing.assert_allclose(both.bayes_factor, at_once.bayes_factor, rtol=EXACT)
+    # from what was kept of it alone: never surer than the release by itself is without it
+    kept = assess_counts(known, second, **kinds, earlier=[former.for_later])
+    alone = assess_counts(known, second, **kinds)
+    assert (kept.found.cell >= alone.found.cell * (1 - EXACT)).all()
+    assert (kept.bayes_factor >= alone.bayes_factor * (1 - EXACT)).all()
+    risen = former.log_odds > 0
+    assert risen.any()
+    assert (kept.found.cell > alone.found.cell)[risen].all()
+
+
+def test_the_verdict_is_of_the_limits_that_were_asked():
+    table, prior = PLANTED["an empty group"]
+    known = known_of(table, prior, 1.0)
+    released = copies_of(known, prior, 2, np.random.default_rng(1))
+    kinds = {"places": "population", "number": "kept"}
+    none = assess_counts(known, released, **kinds)
+    assert none.verdict == NOT_JUDGED
+    lax = assess_counts(known, released, **kinds, presence=1e6, finding=0.999)
+    assert lax.verdict == MET
+    strict = assess_counts(known, released, **kinds, presence=1e6, finding=0.01)
+    assert strict.verdict == MISSED
+    assert f"of {len(table)} records, for {len(table)} of them without" in strict.why
+    moved = assess_counts(known, released, places="moved", number="kept", presence=1e6)
+    assert moved.verdict == NOT_JUDGED
+    assert "all go out" in moved.why
+    assert "Bayes factor" in str(strict)
+    assert strict.summary()["bayes_factor"]["lonely"]["records"] == int(known.lonely.sum())
+
+
+def test_a_group_of_one_person_is_never_in_a_copy_without_them():
+    table, prior = [(0, 0)] * 4 + [(1, 3)], np.full((2, 5), 0.3)
+    known = known_of(table, prior, 1.0)
+    released = np.zeros((1, 2, 5))
+    released[0, 0, 0], released[0, 1, 2] = 4, 1
+    found = assess_counts(known, released, places="population", number="drawn", presence=3)
+    assert np.isinf(found.bayes_factor[-1])
+    assert np.isfinite(found.bayes_factor[:-1]).all()
+    assert found.verdict == MISSED
+    assert found.summary()["bayes_factor"]["lonely"]["largest"] is None
+
+
+def test_addresses_share_the_chance_of_their_cell():
+    table, prior = PLANTED["one lonely record"]
+    known = known_of(table, prior, 1.0)
+    released = copies_of(known, prior, 2, np.random.default_rng(1))
+    addresses = np.array([10.0, 4.0, 1.0, 2.0, 5.0, 3.0])
+    found = finding(known, released, addresses)
+    for i, (_, cell) in enumerate(table):
+        _, after = chances_of(released, table, prior, 1.0, i)
+        each = after / addresses
+        assert found.address[i] == pytest.approx(each[cell], rel=EXACT)
+        assert found.addresses[i] == addresses[each >= each[cell] * (1 - EXACT)].sum()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"presence": 1.0}, "above 1"),
+        ({"finding": 1.0}, "between 0 and 1"),
+        ({"places": "kept"}, "must be"),
+    ],
+)
+def test_limits_that_are_none_are_refused(change, message):
+    table, prior = PLANTED["a pair"]
+    known = known_of(table, prior, 1.0)
+    with pytest.raises(InputError, match=message):
+        assess_counts(
+            known, np.zeros((1, 1, 6)), **{"places": "population", "number": "kept", **change}
+        )
+
+
+def test_counts_of_another_mask_are_refused():
+    table, prior = PLANTED["a pair"]
+    known = known_of(table, prior, 1.0)
+    with pytest.raises(InputError, match="1 groups, 6 cells"):
+        finding(known, np.zeros((1, 1, 7)))
+    with pytest.raises(InputError, match="informing must be the counts"):
+        KnownPlaces(
+            known.law, known.everyone, known.everyone + 1, *(np.array(table).T), known.lonely
+        )
