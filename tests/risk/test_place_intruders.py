@@ -27,7 +27,7 @@ from dsstan.risk.places.assessment import assess_counts
 from dsstan.risk.places.finding import finding
 from dsstan.risk.places.known import KnownPlaces
 from dsstan.risk.places.presence import presence
-from dsstan.risk.places.result import MET, MISSED, NOT_JUDGED
+from dsstan.risk.places.result import MET, MISSED, NOT_JUDGED, EarlierPlaces
 
 EXACT = 1e-8
 """Both sides are closed forms in double precision."""
@@ -233,6 +233,20 @@ def test_a_second_release_from_the_same_chances_is_counted_as_more_copies():
     risen = former.log_odds > 0
     assert risen.any()
     assert (kept.found.cell > alone.found.cell)[risen].all()
+
+
+def test_the_table_of_an_earlier_release_says_what_its_assessment_says():
+    table, prior = PLANTED["a tower"]
+    known = known_of(table, prior, 1.0)
+    released = copies_of(known, prior, 2, np.random.default_rng(4), "drawn")
+    found = assess_counts(known, released, places="population", number="drawn")
+    read = EarlierPlaces.read(found.records)
+    np.testing.assert_allclose(read.log_presence, found.for_later.log_presence, rtol=EXACT)
+    np.testing.assert_allclose(read.log_odds, found.for_later.log_odds, rtol=EXACT)
+    with pytest.raises(InputError, match="missing: cell_before"):
+        EarlierPlaces.read(found.records.drop(columns="cell_before"))
+    with pytest.raises(InputError, match="no factor or chance"):
+        EarlierPlaces.read(found.records.assign(cell=-0.5))
 
 
 def test_the_verdict_is_of_the_limits_that_were_asked():

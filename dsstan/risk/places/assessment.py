@@ -54,7 +54,7 @@ def assess_places(
     addresses = None
     if mask.addresses is not None:
         addresses = np.diff(mask.addresses_by_cell[1]).astype(np.float64)
-    return assess_counts(
+    found = assess_counts(
         KnownPlaces.of(release.intensity),
         release.counts,
         places=release.places,
@@ -64,6 +64,7 @@ def assess_places(
         finding=finding,
         earlier=earlier,
     )
+    return replace(found, index=release.problem.table.index)
 
 
 def values_as_if_kept(

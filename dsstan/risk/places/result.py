@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.display import Card, Part, Shown
+from dsstan.core.errors import InputError, describe_rows
 from dsstan.risk.places.finding import Finding
 from dsstan.risk.places.known import KnownPlaces
 
@@ -36,6 +38,31 @@ class EarlierPlaces:
     log_presence: Floats = field(repr=False)
     log_odds: Floats = field(repr=False)
 
+    @classmethod
+    def read(cls, records: pd.DataFrame) -> EarlierPlaces:
+        """From ``records`` of an assessment, such as ``risks.csv`` of a written release.
+
+        Raises
+        ------
+        InputError
+            If a column is missing, or a number can't be.
+        """
+        names = ["bayes_factor", "cell_before", "cell"]
+        missing = [name for name in names if name not in records.columns]
+        if missing:
+            raise InputError(
+                "what an earlier release says of each record needs the columns "
+                f"{', '.join(names)}; missing: {', '.join(missing)}"
+            )
+        factor, before, after = (records[name].to_numpy(np.float64) for name in names)
+        sound = (factor >= 0) & (before > 0) & (before <= 1) & (after >= 0) & (after <= 1)
+        if not sound.all():
+            raise InputError(
+                f"what an earlier release says is no factor or chance in {describe_rows(~sound)}"
+            )
+        with np.errstate(divide="ignore"):
+            return cls(np.log(factor), rise_of_log_odds(before, after))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlaceAssessment(Shown):
@@ -60,6 +87,8 @@ class PlaceAssessment(Shown):
         How many earlier releases of the table are counted.
     seconds
         Wall time.
+    index
+        Of the table; by default the records are numbered from 0.
     """
 
     known: KnownPlaces = field(repr=False)
@@ -73,6 +102,7 @@ class PlaceAssessment(Shown):
     addresses: bool = False
     earlier: int = 0
     seconds: float = 0.0
+    index: pd.Index[Any] | None = field(repr=False, default=None)
 
     @property
     def copies(self) -> int:
@@ -147,10 +177,7 @@ class PlaceAssessment(Shown):
     @cached_property
     def log_odds(self) -> Floats:
         """By how much the log odds of the right cell against all others rose, shape (N,)."""
-        after, before = self.found.cell, self.found.cell_before
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rise = np.log(after) - np.log1p(-after) - np.log(before) + np.log1p(-before)
-        return np.asarray(np.where(before < 1.0, rise, 0.0))
+        return rise_of_log_odds(self.found.cell_before, self.found.cell)
 
     @property
     def for_later(self) -> EarlierPlaces:
@@ -176,7 +203,7 @@ class PlaceAssessment(Shown):
                 "addresses_as_likely_before": self.found.addresses_before,
                 "addresses_as_likely": self.found.addresses,
             }
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, index=self.index)
 
     def table(self, column: str, *, low: bool = False) -> pd.DataFrame:
         """Quantiles of one column of :attr:`records`, of lonely records and of the others.
@@ -215,10 +242,17 @@ class PlaceAssessment(Shown):
             "largest_bayes_factor_allowed": self.presence,
             "largest_chance_allowed": self.finding,
             "presence_hidden": self.presence_hidden,
+            "floor": self.floor,
             "verdict": self.verdict,
             "why": self.why,
             **{name: _plain(self.table(name, low=low)) for name, low in measures},
         }
+
+    @property
+    def floor(self) -> str | None:
+        """The limits in words; None where none was asked for."""
+        limits = (("presence", self.presence), ("finding", self.finding))
+        return ", ".join(f"{name} {limit:g}" for name, limit in limits if limit is not None) or None
 
     @property
     def against(self) -> str:
@@ -269,6 +303,13 @@ NOT_MEASURED = (
     "Not measured: what the values say of the place, and that range and strength of the surface "
     "were estimated from the table."
 )
+
+
+def rise_of_log_odds(before: Floats, after: Floats) -> Floats:
+    """By how much the log odds of a chance rose; 0 where it was certain before, shape (N,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rise = np.log(after) - np.log1p(-after) - np.log(before) + np.log1p(-before)
+    return np.asarray(np.where(before < 1.0, rise, 0.0))
 
 
 def _plain(table: pd.DataFrame) -> dict[str, dict[str, float | None]]:
