@@ -31,6 +31,8 @@ class ProtectedPlaces(Shown):
         The same before, by the prior, shape (N,).
     note
         What the two numbers leave out; empty where they are exact.
+    bayes_factor
+        Of presence, shape (N,), where it is not the rise of the chance of the cell.
     """
 
     method: str
@@ -39,6 +41,7 @@ class ProtectedPlaces(Shown):
     finding: Floats = field(repr=False)
     before: Floats = field(repr=False)
     note: str = ""
+    bayes_factor: Floats | None = field(repr=False, default=None)
 
     def _line(self) -> str:
         return (
@@ -66,6 +69,8 @@ class ProtectedPlaces(Shown):
         The number of records is published. The likelihood of a cell over its mean by the prior is
         the posterior chance of the cell over the prior's.
         """
+        if self.bayes_factor is not None:
+            return self.bayes_factor
         return np.asarray(self.finding / self.before)
 
 
