@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError
 from dsstan.release.pictures.maps import BLUE, GREY, RED, picture_theme, plotnine_module
 
@@ -105,8 +106,9 @@ def plot_k(found: PlaceUtility, *, unit: str = "") -> ggplot:
 
     k = found.curves[found.curves["curve"] == "K"]
 
-    def centred(column: str) -> pd.Series[float]:
-        return np.sqrt(np.maximum(k[column], 0.0) / np.pi) - k["distance"]
+    def centred(column: str) -> Floats:
+        values = np.maximum(k[column].to_numpy(dtype=np.float64), 0.0)
+        return np.asarray(np.sqrt(values / np.pi) - k["distance"].to_numpy())
 
     band = pd.DataFrame({"r": k["distance"], "low": centred("low"), "high": centred("high")})
     lines = pd.concat(
