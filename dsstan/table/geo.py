@@ -18,7 +18,7 @@ from dsstan.table.places.coordinates import is_geodataframe
 if TYPE_CHECKING:
     from dsstan.table.problem import Problem
 
-__all__ = ["as_cells", "as_points", "planar"]
+__all__ = ["as_cells", "as_points", "crs_units", "planar"]
 
 
 def as_points(table: pd.DataFrame, problem: Problem) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def as_cells(surface: pd.DataFrame, problem: Problem, size: float | None) -> pd.
     if not is_geodataframe(problem.table):
         return surface
     geopandas, shapely = needed("geopandas", "geo"), needed("shapely", "geo")
-    factor = _crs_units(problem)
+    factor = crs_units(problem)
     x, y = (factor * surface[axis].to_numpy() for axis in ("x", "y"))
     if size is None:
         shapes = shapely.points(x, y)
@@ -99,7 +99,7 @@ def planar(places: Any, problem: Problem) -> Floats:
         )
     if points.crs is not None:
         points = points.to_crs(problem.sites_crs)
-    return _pairs(np.column_stack([points.x, points.y]) / _crs_units(problem))
+    return _pairs(np.column_stack([points.x, points.y]) / crs_units(problem))
 
 
 def _pairs(places: Any) -> Floats:
@@ -116,7 +116,7 @@ def _pairs(places: Any) -> Floats:
     return where
 
 
-def _crs_units(problem: Problem) -> float:
+def crs_units(problem: Problem) -> float:
     """Units of ``sites_crs`` in one unit of the sites."""
     if problem.distance != "projected":
         return 1.0

@@ -160,4 +160,9 @@ class IndependentCells:
 
     def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
         """One draw of the chances, shape (K, C)."""
-        return np.stack([rng.dirichlet(row) for row in counts + self.prior])
+        return np.asarray(self.draws(counts, 1, rng)[0])
+
+    def draws(self, counts: Floats, number: int, rng: np.random.Generator) -> Floats:
+        """Several independent draws, shape (number, K, C)."""
+        drawn = [rng.dirichlet(row, number) for row in counts + self.prior]
+        return np.stack(drawn, axis=1)

@@ -21,6 +21,10 @@ class CellDraws(CellLaw, Protocol):
         """One draw of the chances given ``counts``, shape (K, C); rows sum to 1."""
         ...
 
+    def draws(self, counts: Floats, number: int, rng: np.random.Generator) -> Floats:
+        """Several, each used once where the law has so many, shape (number, K, C)."""
+        ...
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Intensity(Shown):
@@ -40,6 +44,7 @@ class Intensity(Shown):
         The posterior of the chances given counts.
     fits
         Fits of the surface behind the law by kind, ``"unrestricted"`` first; empty without one.
+        Where each group has its own, the kind is followed by the group.
     lonely_below
         A record is lonely where fewer others of its group are expected in its cell.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,14 @@ from scipy.spatial import cKDTree
 
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.display import Card, Shown
+from dsstan.core.errors import InputError, describe_rows, is_number
+from dsstan.core.optional import needed
 
 OUTSIDE = -1
 """Number of the cell of a place that is in none."""
+ROUNDS = 10_000
+"""Trials of a place in the land of a cell; land that fills a ten-thousandth of its bounding box is
+missed by all of them once in 20,000 draws."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +42,14 @@ class Mask(Shown):
         in its cell.
     source
         ``"polygons"``, ``"addresses"``, ``"cells"`` or ``"table"``: what the cells come from.
+    land
+        The part of each cell in which places may lie, shapely geometries of shape (C,); None where
+        that is the whole cell.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree, the width is not above 0, or an exposure is not above 0 and finite.
     """
 
     centres: Floats = field(repr=False)
@@ -44,6 +58,25 @@ class Mask(Shown):
     covariates: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
     addresses: Floats | None = field(repr=False, default=None)
     source: str = "cells"
+    land: Any = field(repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Check the arrays against one another."""
+        if not is_number(self.width) or not np.isfinite(self.width) or self.width <= 0:
+            raise InputError("width of the cells must be above 0 and finite")
+        C = len(self.centres)
+        rows = {"exposure": len(self.exposure), "covariates": len(self.covariates)}
+        if not self.covariates.columns.size:
+            del rows["covariates"]
+        wrong = [f"{name} has {n} rows" for name, n in rows.items() if n != C]
+        if C == 0 or wrong:
+            raise InputError(f"a mask needs one row a cell; it has {C} cells; {', '.join(wrong)}")
+        bad = ~(np.isfinite(self.exposure) & (self.exposure > 0))
+        if bad.any():
+            raise InputError(
+                f"exposure must be above 0 and finite; it is not in {describe_rows(bad)} of the "
+                "cells: leave cells out in which nobody can be"
+            )
 
     def _line(self) -> str:
         return f"Mask of {self.n_cells} cells, {self.width:g} wide, from {self.source}"
@@ -77,12 +110,30 @@ class Mask(Shown):
         return order, begins
 
     def draw(self, cells: Indices, rng: np.random.Generator) -> Floats:
-        """A place in each of the cells, shape (n, 2): an address of it, else uniform in it."""
+        """A place in each cell, shape (n, 2): an address of it, else uniform on its land."""
         if self.addresses is None:
-            return np.asarray(
-                self.centres[cells] + self.width * (rng.random((len(cells), 2)) - 0.5)
-            )
+            return self._on_land(cells, rng)
         order, begins = self.addresses_by_cell
         counts = np.diff(begins)[cells]
         chosen = begins[:-1][cells] + np.floor(rng.random(len(cells)) * counts).astype(np.int64)
         return np.asarray(self.addresses[order[chosen]])
+
+    def _on_land(self, cells: Indices, rng: np.random.Generator) -> Floats:
+        """A uniform place on the land of each cell, by rejection, shape (n, 2)."""
+        if self.land is None:
+            return np.asarray(
+                self.centres[cells] + self.width * (rng.random((len(cells), 2)) - 0.5)
+            )
+        shapely = needed("shapely", "geo")
+        low, high = np.split(shapely.bounds(self.land)[cells], 2, axis=1)
+        places, open_ = np.empty((len(cells), 2)), np.arange(len(cells))
+        for _ in range(ROUNDS):
+            trial = low[open_] + (high - low)[open_] * rng.random((open_.size, 2))
+            places[open_] = trial
+            open_ = open_[~shapely.contains_xy(self.land[cells[open_]], trial)]
+            if not open_.size:
+                return places
+        raise InputError(
+            "the land of some cells is too thin to draw a place on it: give a larger width, or "
+            "simplify the polygons"
+        )

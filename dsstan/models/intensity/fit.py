@@ -1,0 +1,267 @@
+"""Fit where records are: a Poisson model of counts on the cells of a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
+import pandas as pd
+
+from dsstan.core.arrays import Floats, Indices, Truths
+from dsstan.core.errors import CoordinateError, InputError, TableError, describe_rows, is_number
+from dsstan.core.seeds import STARTS, root_seed, seed_of, stream
+from dsstan.covariance.approximations import Covariance
+from dsstan.models.counts.fit import CountFit, CountPriors, fit_counts
+from dsstan.models.intensity.cell_law import CellLaw, IndependentCells
+from dsstan.models.intensity.result import CellDraws, Intensity
+from dsstan.models.intensity.stacked import EXPOSURE, exposure_of, priors_of, stacked
+from dsstan.models.intensity.surface_law import OwnSurfaces, SurfaceLaw
+from dsstan.table.mask.mask import OUTSIDE, Mask
+from dsstan.table.problem import Problem
+
+SURFACES = ("shared", "own", "none")
+EVERYBODY = "all"
+"""Label of the group where there is only one."""
+EXACT_CELLS = 300
+"""Cells beyond which the surface is fitted with Vecchia's approximation by default."""
+
+
+class SurfaceKeywords(TypedDict, total=False):
+    """What :func:`fit_intensity` hands on to :func:`dsstan.models.counts.fit.fit_counts`."""
+
+    cov_model: str | None
+    covariance: str | Covariance | None
+    priors: CountPriors | None
+    sampler: str
+    engine: str
+    chains: int
+    warmup: int | None
+    samples: int | None
+    adapt_delta: float
+    max_treedepth: int
+    progress: bool | None
+
+
+def fit_intensity(
+    problem: Problem | Floats,
+    mask: Mask,
+    *,
+    groups: str | Sequence[Any] | None = None,
+    formula: str | None = None,
+    surface: str = "shared",
+    lonely: float = 1.0,
+    phi: float | None = None,
+    prior: float = 0.5,
+    seed: int | None = None,
+    **fitting: Unpack[SurfaceKeywords],
+) -> Intensity:
+    """Fit the chances with which records of each group lie in each cell.
+
+    ``n_k(c) ~ Poisson(exposure(c) exp(a_k + x(c) b_k + u(c)))``, u a Gaussian process. First all
+    records inform it. A record is lonely where, without it, fewer than ``lonely`` others of its
+    group are expected in its cell. A second, restricted fit leaves the places of lonely records
+    out of the counts, with phi held at the posterior median of the first.
+
+    Parameters
+    ----------
+    problem
+        The prepared table, or planar places of the records, shape (N, 2).
+    mask
+        The study area, in the problem's planar coordinates.
+    groups
+        Column of the problem's table with the group of each record, or N labels; by default one
+        group.
+    formula
+        Right side of a formula of covariates of the mask, such as ``"scale(height)"``. Each group
+        has coefficients of its own.
+    surface
+        ``"shared"``: one u for all groups. ``"own"``: a fit a group. ``"none"``: cells are
+        independent, in closed form, ``p_k ~ Dirichlet(prior exposure(c))``.
+    lonely
+        Expected number of others below which a record is lonely; 0 for none.
+    phi
+        Decay to hold in both fits.
+    prior
+        Under ``"none"``: records that a cell of average exposure is taken to hold beforehand.
+    seed
+        Root of the random streams; None draws one. Confidential.
+    **fitting
+        As for :func:`dsstan.models.counts.fit.fit_counts`; ``covariance`` is Vecchia's
+        approximation beyond 300 cells.
+
+    Returns
+    -------
+    Intensity
+        Whether or not its fits converged: their ``verdict`` says.
+
+    Raises
+    ------
+    CoordinateError
+        If records lie outside the mask.
+    InputError
+        If arguments contradict each other, or every record is lonely.
+    TableError
+        If the group of a record is missing.
+    """
+    _check(mask, formula, surface, lonely, prior, fitting, phi)
+    sites = problem.sites if isinstance(problem, Problem) else np.asarray(problem)
+    labels, group_index = _groups(problem, groups, len(sites))
+    cell_index = _cells(sites, mask)
+    intensity = Intensity(
+        mask,
+        labels,
+        group_index,
+        cell_index,
+        np.zeros(len(sites), dtype=bool),
+        IndependentCells(np.tile(prior * exposure_of(mask), (len(labels), 1))),
+        lonely_below=float(lonely),
+    )
+    if surface == "none":
+        return replace(intensity, lonely=_lonely(intensity))
+    root = root_seed(seed)
+    fitting = {"covariance": "auto" if mask.n_cells <= EXACT_CELLS else "vecchia", **fitting}
+    own = surface == "own"
+    first = _Surfaces(intensity, formula, own, phi, fitting)
+    intensity = first.fit("unrestricted", {}, root)
+    intensity = replace(intensity, lonely=_lonely(intensity))
+    if intensity.lonely.all():
+        raise InputError(
+            "every record is lonely, so none may inform where synthetic places are: give a mask "
+            "of fewer, wider cells, merge groups, or lower the threshold lonely"
+        )
+    if not intensity.lonely.any():
+        return intensity
+    second = _Surfaces(intensity, formula, own, phi, fitting)
+    seed = seed_of(stream(root, STARTS, b"restricted intensity"))
+    return second.fit("restricted", intensity.fits, seed)
+
+
+class _Surfaces:
+    """The surfaces of one stage: one, or one a group."""
+
+    def __init__(
+        self,
+        intensity: Intensity,
+        formula: str | None,
+        own: bool,
+        phi: float | None,
+        fitting: SurfaceKeywords,
+    ) -> None:
+        self.intensity, self.formula, self.own = intensity, formula, own
+        self.phi, self.fitting = phi, fitting
+
+    def fit(self, kind: str, before: dict[str, CountFit], seed: int) -> Intensity:
+        """The intensity with the law of its informing records."""
+        intensity = self.intensity
+        counts, offset = intensity.informing, np.log(exposure_of(intensity.mask))
+        there = np.flatnonzero(counts.sum(axis=1) > 0)
+        fits = dict(before)
+        law: CellDraws
+        if not self.own:
+            fits[kind] = self._one(there, before.get("unrestricted"), seed)
+            law = SurfaceLaw(fits[kind], counts, offset, there)
+            return replace(intensity, law=law, fits=fits)
+        laws: list[SurfaceLaw | None] = [None] * len(intensity.groups)
+        for k in there:
+            label = intensity.groups[k]
+            start = before.get(f"unrestricted {label}")
+            child = seed_of(stream(seed, STARTS, label.encode()))
+            found = fits[f"{kind} {label}"] = self._one(np.array([k]), start, child)
+            laws[k] = SurfaceLaw(found, counts[[k]], offset, np.array([0]))
+        return replace(intensity, law=OwnSurfaces(tuple(laws), offset), fits=fits)
+
+    def _one(self, which: Indices, start: CountFit | None, seed: int) -> CountFit:
+        """A surface of some groups, phi held at the posterior median of ``start``."""
+        intensity = self.intensity
+        problem = stacked(
+            intensity.mask,
+            intensity.informing[which],
+            tuple(intensity.groups[k] for k in which),
+            self.formula,
+        )
+        phi = self.phi
+        if phi is None and start is not None:
+            phi = float(np.median(start.draws["phi"]))
+        fitting: SurfaceKeywords = {"priors": priors_of(problem, len(which)), **self.fitting}
+        return fit_counts(problem, offset=EXPOSURE, phi=phi, seed=seed, **fitting)
+
+
+def expected_others(law: CellLaw, counts: Floats) -> Floats:
+    """Others of its group expected in the cell of a record, shape (K, C); NaN without a record.
+
+    ``(N_k - 1) E[p_k(c) | counts less the record]``.
+    """
+    out = np.full(counts.shape, np.nan)
+    for k, row in enumerate(counts):
+        cells = np.flatnonzero(row > 0)
+        if cells.size:
+            chances = law.without(counts, k, cells)[np.arange(cells.size), cells]
+            out[k, cells] = (row.sum() - 1.0) * chances
+    return out
+
+
+def _lonely(intensity: Intensity) -> Truths:
+    """Records with fewer others expected in their cell than the threshold, shape (N,)."""
+    others = expected_others(intensity.law, intensity.counts)
+    return np.asarray(others[intensity.group_index, intensity.cell_index] < intensity.lonely_below)
+
+
+def _check(
+    mask: Mask,
+    formula: str | None,
+    surface: str,
+    lonely: float,
+    prior: float,
+    fitting: SurfaceKeywords,
+    phi: float | None,
+) -> None:
+    """Raise InputError where arguments contradict each other."""
+    if surface not in SURFACES:
+        raise InputError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+    if not (is_number(lonely) and 0 <= lonely < np.inf):
+        raise InputError("lonely must be a number of records from 0 on")
+    if not (is_number(prior) and 0 < prior < np.inf):
+        raise InputError("prior must be a number of records above 0")
+    if mask.n_cells < 2:
+        raise InputError("the mask has one cell: give a smaller width, or more cells")
+    given = [name for name in fitting if name != "progress"]
+    given += [name for name, v in {"formula": formula, "phi": phi}.items() if v is not None]
+    if surface == "none" and given:
+        raise InputError(f'surface="none" fits nothing: leave {given[0]} out')
+
+
+def _cells(sites: Floats, mask: Mask) -> Indices:
+    """Cell of each record, shape (N,)."""
+    if sites.ndim != 2 or sites.shape[1] != 2 or not np.isfinite(sites).all():
+        raise CoordinateError("places of records must be finite planar pairs, shape (N, 2)")
+    cells = mask.cell_of(sites)
+    outside = cells == OUTSIDE
+    if outside.any():
+        raise CoordinateError(
+            f"{describe_rows(outside)} outside the mask: correct their coordinates, give a mask of "
+            "the whole study area, or leave them out of the table"
+        )
+    return cells
+
+
+def _groups(
+    problem: Problem | Floats, groups: str | Sequence[Any] | None, n: int
+) -> tuple[tuple[str, ...], Indices]:
+    """Labels of the groups in order, and the group of each record."""
+    if groups is None:
+        return (EVERYBODY,), np.zeros(n, dtype=np.int64)
+    values: Any = groups
+    if isinstance(groups, str):
+        if not isinstance(problem, Problem) or groups not in problem.table.columns:
+            raise InputError(f"groups names column {groups!r}, which the table does not have")
+        values = problem.table[groups].to_numpy()
+    values = pd.Series(np.asarray(values))
+    if len(values) != n:
+        raise InputError(f"groups needs one label a record, {n}, and got {len(values)}")
+    missing = values.isna().to_numpy(dtype=bool)
+    if missing.any():
+        raise TableError(f"the group of a record is missing in {describe_rows(missing)}")
+    index, found = pd.factorize(values.astype(str), sort=True)
+    return tuple(map(str, found)), index.astype(np.int64)

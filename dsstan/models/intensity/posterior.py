@@ -1,0 +1,219 @@
+"""The posterior of log intensities given counts on cells, by expectation propagation.
+
+For rows r = (k, c), groups within cells::
+
+    n_r ~ Poisson(exp(eta_r)),   eta_r = o_c + x_r b + u_c,   u ~ N(0, sigma_sq R(phi))
+
+with phi and sigma_sq held, a flat prior of each group's intercept and normal priors of the other
+coefficients. Each likelihood is replaced by a normal factor that agrees with it in the mean and
+variance of eta_r given all the others (Minka 2001; Rasmussen and Williams 2006, section 3.6). In
+one dimension nothing is approximated, so that adding a record to a row, or taking one away, is
+exact but for the shape of what the other rows say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, lapack
+
+from dsstan.core.arrays import Floats, Indices, Truths
+from dsstan.core.errors import ConvergenceError
+from dsstan.models.intensity.tilted import Tilted, tilted
+
+NEWTON = 40
+NEWTON_CLOSE = 1e-2
+"""Newton's method, which finds where to begin, stops at steps of log intensity below."""
+SWEEPS = 100
+CLOSE = 1e-4
+"""Sweeps stop where no mean of a log intensity moves by more, in its standard deviations."""
+SHORTER, LONGER, SHORTEST = 0.5, 1.3, 0.1
+"""Factors of the step after a sweep that moved more, or less, than the one before; and its least.
+All rows answer at once, so that many that share a coefficient can go too far."""
+REACH = 3.0
+"""A step of Newton's method changes a log intensity by at most so much."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellModel:
+    """The model without counts.
+
+    Attributes
+    ----------
+    precision
+        Inverse covariance of u, shape (C, C).
+    offset
+        Log exposure, shape (C,).
+    X
+        Design of the rows, shape (K, C, P).
+    beta_precision
+        Of the priors of the coefficients, 0 where flat, shape (P,).
+    """
+
+    precision: Floats = field(repr=False)
+    offset: Floats = field(repr=False)
+    X: Floats = field(repr=False)
+    beta_precision: Floats = field(repr=False)
+
+    def of_groups(self, some: Truths) -> CellModel:
+        """The model of some of the groups, without the coefficients that only others have."""
+        X = self.X[some]
+        used = np.any(X != 0.0, axis=(0, 1))
+        return replace(self, X=X[:, :, used], beta_precision=self.beta_precision[used])
+
+
+@dataclass(frozen=True, eq=False)
+class CellPosterior:
+    """The posterior of eta given counts.
+
+    Attributes
+    ----------
+    counts
+        Shape (K, C).
+    tau, nu
+        Precision, and precision times mean, of each factor, shape (K, C).
+    mean, variance
+        Of eta under the normal posterior, shape (K, C).
+    covariance
+        Of u given the coefficients, shape (C, C).
+    slope
+        By how much u falls where a coefficient rises, shape (C, P).
+    beta_covariance
+        Shape (P, P).
+    """
+
+    model: CellModel = field(repr=False)
+    counts: Floats = field(repr=False)
+    tau: Floats = field(repr=False)
+    nu: Floats = field(repr=False)
+    mean: Floats = field(repr=False)
+    variance: Floats = field(repr=False)
+    covariance: Floats = field(repr=False)
+    slope: Floats = field(repr=False)
+    beta_covariance: Floats = field(repr=False)
+
+    def cavity(self, group: int) -> tuple[Floats, Floats]:
+        """Mean and variance of eta by all other rows, of the rows of a group, shape (C,) each."""
+        return _cavity(self.mean[group], self.variance[group], self.tau[group], self.nu[group])
+
+    def tilted(self, group: int, more: float = 0.0) -> Tilted:
+        """The law of eta of the rows of a group with ``more`` records in the row, shape (C,)."""
+        return tilted(np.maximum(self.counts[group] + more, 0.0), *self.cavity(group))
+
+    def columns(self, group: int, cells: Indices) -> Floats:
+        """Covariance of eta between the cells and all cells of a group, shape (n, C)."""
+        rest = self.model.X[group] - self.slope
+        out = self.covariance[cells].copy()
+        out += (rest[cells] @ self.beta_covariance) @ rest.T
+        return np.asarray(out)
+
+
+def posterior(model: CellModel, counts: Floats) -> CellPosterior:
+    """Expectation propagation from the mode on; a function of its arguments alone.
+
+    Raises ConvergenceError if it does not settle.
+    """
+    tau, nu = _newton(model, counts)
+    found = _solve(model, counts, tau, nu)
+    step, last = 1.0, np.inf
+    for _ in range(SWEEPS):
+        mu, v = _cavity(found.mean, found.variance, found.tau, found.nu)
+        law = tilted(counts, mu, v)
+        new_tau = np.maximum(1.0 / law.variance - 1.0 / v, 0.0)
+        new_nu = law.mean / law.variance - mu / v
+        tau = tau + step * (new_tau - tau)
+        nu = nu + step * (new_nu - nu)
+        former, found = found, _solve(model, counts, tau, nu)
+        change = np.abs(found.mean - former.mean) / np.sqrt(found.variance)
+        moved = float(change.max()) / step
+        if moved < CLOSE:
+            return found
+        step = max(step * SHORTER, SHORTEST) if moved > last else min(step * LONGER, 1.0)
+        last = moved
+    raise ConvergenceError(
+        "the law of the cells did not settle for these counts: give a mask of fewer, wider cells"
+    )
+
+
+def _newton(model: CellModel, counts: Floats) -> tuple[Floats, Floats]:
+    """Normal factors at about the mode: precision, and precision times mean, shape (K, C)."""
+    rate = counts + 0.5 * np.minimum(1.0, counts.mean(axis=1, keepdims=True))
+    eta = np.log(rate)
+    tau, nu = rate, rate * eta
+    for _ in range(NEWTON):
+        new = _mean(model, tau, nu)
+        step = np.clip(new - eta, -REACH, REACH)
+        eta = eta + step
+        rate = np.exp(eta)
+        tau, nu = rate, rate * eta + counts - rate
+        if np.max(np.abs(step)) < NEWTON_CLOSE:
+            break
+    return tau, nu
+
+
+def _cavity(mean: Floats, variance: Floats, tau: Floats, nu: Floats) -> tuple[Floats, Floats]:
+    """Mean and variance without a factor of one's own."""
+    precision = 1.0 / variance - tau
+    return (mean / variance - nu) / precision, 1.0 / precision
+
+
+def _mean(model: CellModel, tau: Floats, nu: Floats) -> Floats:
+    """Mean of eta, shape (K, C), without variances: a third of the work."""
+    root = _with_diagonal(model.precision, tau.sum(axis=0))
+    root = cholesky(root, lower=True, overwrite_a=True, check_finite=False)
+    T, h = _sums(model, tau, nu)
+    solved = cho_solve((root, True), np.column_stack([T, h]), check_finite=False)
+    return _means(model, tau, nu, T, solved[:, :-1], solved[:, -1])[0]
+
+
+def _solve(model: CellModel, counts: Floats, tau: Floats, nu: Floats) -> CellPosterior:
+    """The normal posterior of given factors."""
+    covariance = inverse(_with_diagonal(model.precision, tau.sum(axis=0)))
+    T, h = _sums(model, tau, nu)
+    slope = covariance @ T
+    mean, beta_covariance = _means(model, tau, nu, T, slope, covariance @ h)
+    rest = model.X - slope
+    variance = np.einsum("kcp,pq,kcq->kc", rest, beta_covariance, rest, optimize=True)
+    variance += np.diag(covariance)
+    return CellPosterior(model, counts, tau, nu, mean, variance, covariance, slope, beta_covariance)
+
+
+def _sums(model: CellModel, tau: Floats, nu: Floats) -> tuple[Floats, Floats]:
+    """What the factors say of u: its coupling to coefficients (C, P), and precision times mean."""
+    return np.einsum("kc,kcp->cp", tau, model.X), (nu - tau * model.offset).sum(axis=0)
+
+
+def _means(
+    model: CellModel, tau: Floats, nu: Floats, T: Floats, slope: Floats, u: Floats
+) -> tuple[Floats, Floats]:
+    """Mean of eta, shape (K, C), and covariance of the coefficients, from u where they are 0."""
+    X, P = model.X, T.shape[1]
+    precision = np.einsum("kcp,kc,kcq->pq", X, tau, X, optimize=True) - T.T @ slope
+    precision += np.diag(model.beta_precision)
+    root = cholesky(precision, lower=True, check_finite=False)
+    beta_covariance = cho_solve((root, True), np.eye(P), check_finite=False)
+    b = beta_covariance @ (np.einsum("kcp,kc->p", X, nu - tau * model.offset) - T.T @ u)
+    return model.offset + X @ b + (u - slope @ b), beta_covariance
+
+
+def _with_diagonal(matrix: Floats, diagonal: Floats) -> Floats:
+    """A copy with more on its diagonal, in Fortran's order."""
+    out = np.array(matrix, order="F")
+    out[np.diag_indices_from(out)] += diagonal
+    return out
+
+
+def inverse(matrix: Floats) -> Floats:
+    """Inverse of a positive definite matrix, which is overwritten."""
+    root, info = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
+    if info == 0:
+        root, info = lapack.dpotri(root, lower=1, overwrite_c=1)
+    if info != 0:
+        raise ConvergenceError(
+            "the covariance of the cells is not positive definite: give a larger phi, or the "
+            "exponential correlation"
+        )
+    lower = np.tril(root)
+    lower += np.tril(root, -1).T
+    return np.asarray(lower)
