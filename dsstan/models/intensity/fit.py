@@ -116,7 +116,7 @@ def fit_intensity(
         cell_index,
         np.zeros(len(sites), dtype=bool),
         IndependentCells(np.tile(prior * exposure_of(mask), (len(labels), 1))),
-        lonely_below=float(lonely),
+        threshold=float(lonely),
     )
     if surface == "none":
         return replace(intensity, lonely=_lonely(intensity))
@@ -205,7 +205,7 @@ def expected_others(law: CellLaw, counts: Floats) -> Floats:
 def _lonely(intensity: Intensity) -> Truths:
     """Records with fewer others expected in their cell than the threshold, shape (N,)."""
     others = expected_others(intensity.law, intensity.counts)
-    return np.asarray(others[intensity.group_index, intensity.cell_index] < intensity.lonely_below)
+    return np.asarray(others[intensity.group_index, intensity.cell_index] < intensity.threshold)
 
 
 def _check(

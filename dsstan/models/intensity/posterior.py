@@ -26,11 +26,13 @@ NEWTON = 40
 NEWTON_CLOSE = 1e-2
 """Newton's method, which finds where to begin, stops at steps of log intensity below."""
 SWEEPS = 100
-CLOSE = 1e-4
-"""Sweeps stop where no mean of a log intensity moves by more, in its standard deviations."""
+CLOSE = 1e-3
+"""Sweeps stop where no mean of a log intensity moves by more, in its standard deviations, and none
+of these by more than this share. The next sweep would move them by about a tenth."""
 SHORTER, LONGER, SHORTEST = 0.5, 1.3, 0.1
 """Factors of the step after a sweep that moved more, or less, than the one before; and its least.
 All rows answer at once, so that many that share a coefficient can go too far."""
+BLOCK = 256
 REACH = 3.0
 """A step of Newton's method changes a log intensity by at most so much."""
 
@@ -125,8 +127,7 @@ def posterior(model: CellModel, counts: Floats) -> CellPosterior:
         tau = tau + step * (new_tau - tau)
         nu = nu + step * (new_nu - nu)
         former, found = found, _solve(model, counts, tau, nu)
-        change = np.abs(found.mean - former.mean) / np.sqrt(found.variance)
-        moved = float(change.max()) / step
+        moved = _moved(former, found) / step
         if moved < CLOSE:
             return found
         step = max(step * SHORTER, SHORTEST) if moved > last else min(step * LONGER, 1.0)
@@ -134,6 +135,16 @@ def posterior(model: CellModel, counts: Floats) -> CellPosterior:
     raise ConvergenceError(
         "the law of the cells did not settle for these counts: give a mask of fewer, wider cells"
     )
+
+
+def _moved(former: CellPosterior, found: CellPosterior) -> float:
+    """The largest change of a mean, in standard deviations, and of the log of one of these.
+
+    Means answer to variances a sweep later: either alone can stand still for once.
+    """
+    mean = np.max(np.abs(found.mean - former.mean) / np.sqrt(found.variance))
+    spread = 0.5 * np.max(np.abs(np.log(found.variance / former.variance)))
+    return float(max(mean, spread))
 
 
 def _newton(model: CellModel, counts: Floats) -> tuple[Floats, Floats]:
@@ -214,6 +225,9 @@ def inverse(matrix: Floats) -> Floats:
             "the covariance of the cells is not positive definite: give a larger phi, or the "
             "exponential correlation"
         )
-    lower = np.tril(root)
-    lower += np.tril(root, -1).T
-    return np.asarray(lower)
+    for begin in range(0, len(root), BLOCK):  # only the lower triangle is there
+        end = begin + BLOCK
+        square = np.tril(root[begin:end, begin:end])
+        root[begin:end, begin:end] = square + np.tril(square, -1).T
+        root[begin:end, end:] = root[end:, begin:end].T
+    return np.asarray(root)

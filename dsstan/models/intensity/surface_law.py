@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from scipy.special import gammaln
 
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError
@@ -32,24 +33,51 @@ def expected_rates(found: CellPosterior, group: int) -> Floats:
     return np.asarray(np.exp(found.tilted(group, 1.0).log_z - found.tilted(group).log_z))
 
 
-def rates_without(found: CellPosterior, group: int, cells: Indices) -> Floats:
-    """E[lambda | counts less one record in each of the cells], shape (n, C).
+def log_rates(
+    found: CellPosterior, group: int, cells: Indices, taken: Floats, power: Floats | None = None
+) -> Floats:
+    """log E[lambda^g | counts less some records in each of the cells], shape (n, C).
 
     At the cell itself it is a ratio of two integrals in one dimension. Another cell c follows from
-    the covariance V of the log intensities: taking the record from cell i moves the mean of eta_i
-    by d_i, and one more record in c would move that of eta_c by d_c, so that log E[lambda_c]
-    changes by ``V_ci (d_i / V_ii) (d_c / V_cc)``; for normals it is -V_ci.
+    the covariance V of the log intensities: taking records from cell i moves the mean of eta_i by
+    d_i, and g more records in c would move that of eta_c by d_c, so that log E[lambda_c^g] changes
+    by ``V_ci (d_i / V_ii) (d_c / V_cc)``; for normals it is -taken g V_ci.
+
+    Parameters
+    ----------
+    found, group
+        The posterior, and a group in it.
+    cells, taken
+        Cells and how many records are taken from each, shape (n,).
+    power
+        g, shape (n, C); 1 by default.
     """
-    now, more, less = (found.tilted(group, by) for by in (0.0, 1.0, -1.0))
-    variance = found.variance[group]
-    up = (more.mean - now.mean) / variance
-    down = ((less.mean - now.mean) / variance)[cells]
-    out = found.columns(group, cells)
-    out *= down[:, None]
-    out *= up
-    out += more.log_z - now.log_z
-    out[np.arange(len(cells)), cells] = (now.log_z - less.log_z)[cells]
-    return np.asarray(np.exp(out, out=out))
+    now, variance = found.tilted(group), found.variance[group]
+    rows = np.arange(len(cells))
+    down, own = np.empty(len(cells)), np.empty(len(cells))
+    for some in np.unique(taken):
+        less, at = found.tilted(group, -some), taken == some
+        down[at] = ((less.mean - now.mean) / variance)[cells[at]]
+        own[at] = less.log_z[cells[at]]
+    tie = found.columns(group, cells)
+    tie *= down[:, None]
+    tie[rows, cells] = 0.0
+    more = found.tilted(group, 1.0)
+    if power is None:
+        tie *= (more.mean - now.mean) / variance
+        tie += more.log_z - now.log_z
+        gained = np.ones(len(cells))
+    else:
+        gained = power[rows, cells]
+        for some in np.unique(power):
+            more, at = found.tilted(group, some), power == some
+            rise = np.broadcast_to((more.mean - now.mean) / variance, tie.shape)
+            first = np.broadcast_to(more.log_z - now.log_z, tie.shape)
+            tie[at] = tie[at] * rise[at] + first[at]
+    for some in np.unique(gained - taken):
+        after, at = found.tilted(group, some), gained - taken == some
+        tie[rows[at], cells[at]] = after.log_z[cells[at]] - own[at]
+    return tie
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +114,31 @@ class SurfaceLaw:
 
     def without(self, counts: Floats, group: int, cells: Indices) -> Floats:
         """See :class:`dsstan.models.intensity.cell_law.CellLaw`."""
-        own, there = np.flatnonzero(self.there == group), counts[self.there]
-        if not own.size or counts[group].sum() <= 1:
-            there = there.copy()
-            there[own] = 0.0
-            return np.tile(self._expected(there, group), (len(cells), 1))
-        at = int(np.sum(there[: own[0]].sum(axis=1) > 0))  # among the groups that have records
-        rates = rates_without(self._posterior(there), at, cells)
+        if counts[group].sum() <= 1.0 or group not in self.there:
+            return np.tile(self.expected(_emptied(counts, group), group), (len(cells), 1))
+        found, at = self._found(counts, group)
+        logs = log_rates(found, at, cells, np.ones(len(cells)))
+        rates = np.exp(logs, out=logs)
         rates /= rates.sum(axis=1, keepdims=True)
         return rates
+
+    def log_powers(
+        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Floats
+    ) -> Floats:
+        """See :class:`dsstan.models.intensity.cell_law.PowersOfChances`.
+
+        The total of the intensities is a gamma variable independent of the chances, so that a
+        power of a chance is that of an intensity over its own.
+        """
+        total = counts[group].sum() - taken
+        if (total <= 0.0).any() or group not in self.there:
+            chance = np.log(self.expected(_emptied(counts, group), group))
+            return np.asarray(power * chance)
+        found, at = self._found(counts, group)
+        out = log_rates(found, at, cells, taken, power)
+        out -= gammaln(total[:, None] + power)
+        out += gammaln(total)[:, None]
+        return out
 
     def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
         """One posterior draw of the fit as chances, shape (K, C).
@@ -129,6 +173,12 @@ class SurfaceLaw:
         at = np.flatnonzero(np.isin(some, asked))
         rates = np.sum([expected_rates(found, int(k)) for k in at], axis=0)
         return np.asarray(rates / rates.sum())
+
+    def _found(self, counts: Floats, group: int) -> tuple[CellPosterior, int]:
+        """The posterior given counts, and which of its groups this one is."""
+        there = counts[self.there]
+        before = there[self.there < group].sum(axis=1) > 0
+        return self._posterior(there), int(before.sum())
 
     def _posterior(self, there: Floats) -> CellPosterior:
         """The posterior given counts of the groups in the fit, of those that have any."""
@@ -196,6 +246,15 @@ class OwnSurfaces:
             return np.tile(self._exposed, (len(cells), 1))
         return law.without(counts[[group]], 0, cells)
 
+    def log_powers(
+        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Floats
+    ) -> Floats:
+        """See :class:`dsstan.models.intensity.cell_law.PowersOfChances`."""
+        law = self.laws[group]
+        if law is None:
+            return np.asarray(power * np.log(self._exposed))
+        return law.log_powers(counts[[group]], 0, cells, taken, power)
+
     def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
         """One draw of the chances, shape (K, C); see :meth:`SurfaceLaw.draw`."""
         return np.asarray(self.draws(counts, 1, rng)[0])
@@ -212,6 +271,13 @@ class OwnSurfaces:
     def _exposed(self) -> Floats:
         chance = np.exp(self.offset - self.offset.max())
         return np.asarray(chance / chance.sum())
+
+
+def _emptied(counts: Floats, group: int) -> Floats:
+    """The counts without a group."""
+    out = counts.copy()
+    out[group] = 0.0
+    return out
 
 
 def distinct(size: int, number: int, rng: np.random.Generator) -> Indices:

@@ -1,0 +1,230 @@
+"""Fits of where records are, and what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.spatial.distance import cdist
+
+from dsstan.core.errors import CoordinateError, InputError, TableError
+from dsstan.models.counts.fit import fit_counts
+from dsstan.models.counts.outcomes import OUTCOMES
+from dsstan.models.counts.runs import Task
+from dsstan.models.intensity.fit import expected_others, fit_intensity
+from dsstan.models.intensity.result import Intensity
+from dsstan.models.intensity.stacked import flat_columns, priors_of, stacked
+from dsstan.models.intensity.surface_law import SurfaceLaw
+from dsstan.table.mask.mask import Mask
+from dsstan.table.mask.points import mask_of_cells
+
+Floats = NDArray[np.float64]
+SIDE = 6
+QUICK = {"chains": 2, "warmup": 60, "samples": 150, "progress": False}
+
+
+def grid(side: int = SIDE) -> Mask:
+    """Square cells of width 1, with exposure and a covariate."""
+    x, y = (a.ravel() for a in np.meshgrid(np.arange(side) + 0.5, np.arange(side) + 0.5))
+    cells = pd.DataFrame({"x": x, "y": y, "people": 1.0 + (x > 3), "height": np.sin(x)})
+    return mask_of_cells(cells, coords=("x", "y"), exposure="people")
+
+
+def records(mask: Mask, n: int = 200, seed: int = 3) -> tuple[Floats, list[str]]:
+    """Places and groups a, b and c; c is one record, and another stands alone in a corner."""
+    rng = np.random.default_rng(seed)
+    near = np.exp(-np.hypot(*(mask.centres - 4.0).T))
+    sites = mask.draw(rng.choice(mask.n_cells, n, p=near / near.sum()), rng)
+    sites[0] = [0.2, 0.2]
+    return sites, ["b" if i % 4 == 0 else "a" for i in range(n - 1)] + ["c"]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Intensity:
+    mask = grid()
+    sites, groups = records(mask)
+    return fit_intensity(sites, mask, groups=groups, formula="height", seed=4, **QUICK)
+
+
+def test_counts_are_those_of_the_table() -> None:
+    mask = grid()
+    sites, groups = records(mask)
+    found = fit_intensity(sites, mask, groups=groups, surface="none")
+    assert found.groups == ("a", "b", "c")
+    assert found.counts.sum() == 200
+    k, c = 1, int(mask.cell_of(sites[:1])[0])
+    inside = [g == "b" for g in groups] & (mask.cell_of(sites) == c)
+    assert found.counts[k, c] == inside.sum()
+    np.testing.assert_array_equal(found.informing.sum(), 200 - np.sum(found.lonely))
+
+
+def test_lonely_records_follow_from_their_definition() -> None:
+    mask = grid()
+    sites, groups = records(mask)
+    found = fit_intensity(sites, mask, groups=groups, surface="none", prior=0.5, lonely=2.0)
+    N, exposure = 200, mask.exposure / mask.exposure.mean()
+    for i in range(0, N, 17):
+        k, c = found.group_index[i], found.cell_index[i]
+        others = found.counts[k].copy()
+        others[c] -= 1.0
+        chance = (others[c] + 0.5 * exposure[c]) / (others.sum() + 0.5 * mask.n_cells)
+        assert found.lonely[i] == (others.sum() * chance < 2.0)
+    assert found.lonely[0]  # alone in its corner
+    assert found.lonely[-1]  # alone in its group
+    assert not fit_intensity(sites, mask, groups=groups, surface="none", lonely=0).lonely.any()
+
+
+def test_the_restricted_surface_has_no_lonely_record_and_holds_phi(shared: Intensity) -> None:
+    first, second = shared.fits["unrestricted"], shared.fits["restricted"]
+    assert shared.lonely[0]
+    assert shared.lonely[-1]
+    assert first.problem.original().sum() == 200
+    assert second.problem.original().sum() == 200 - shared.lonely.sum()
+    assert np.all(second.draws["phi"] == np.median(first.draws["phi"]))
+    assert "group[T.c]" in " ".join(first.problem.terms)
+    assert "c" not in second.problem.table["group"].unique()  # no record of it informs
+
+
+def test_chances_sum_to_one_and_expectations_are_those_of_the_draws(shared: Intensity) -> None:
+    law, counts = shared.law, shared.informing
+    draws = law.draws(counts, 300, np.random.default_rng(1))
+    np.testing.assert_allclose(draws.sum(axis=2), 1.0)
+    for k in range(3):
+        expected = law.expected(counts, k)
+        error = draws[:, k].std(axis=0) / np.sqrt(150)  # half of the draws are effective
+        # phi and sigma_sq are held in the law: a twentieth for what their spread adds.
+        assert np.max(np.abs(draws[:, k].mean(axis=0) - expected) / (error + 0.05 * expected)) < 4.5
+        without = law.without(counts, k, np.array([5, 9]))
+        np.testing.assert_allclose(without.sum(axis=1), 1.0)
+    # A group without an informing record has the chances of all.
+    a, b = counts[0].sum(), counts[1].sum()
+    pooled = (a * law.expected(counts, 0) + b * law.expected(counts, 1)) / (a + b)
+    np.testing.assert_allclose(law.expected(counts, 2), pooled, rtol=1e-3)
+
+
+def test_taking_a_record_away_is_the_law_of_the_counts_without_it(shared: Intensity) -> None:
+    law, counts = shared.law, shared.informing
+    assert isinstance(law, SurfaceLaw)
+    cell = int(np.argmax(counts[1]))
+    less = counts.copy()
+    less[1, cell] -= 1.0
+    ours = law.without(counts, 1, np.array([cell]))[0]
+    np.testing.assert_allclose(ours, law.expected(less, 1), rtol=5e-3)
+    one = np.ones(1), np.ones((1, counts.shape[1]))
+    powers = law.log_powers(counts, 1, np.array([cell]), *one)[0]
+    np.testing.assert_allclose(np.exp(powers), ours, rtol=5e-3)
+
+
+def test_chances_are_drawn_given_the_counts_of_the_fit_only(shared: Intensity) -> None:
+    with pytest.raises(InputError, match="counts of the fit"):
+        shared.law.draw(shared.counts + 1.0, np.random.default_rng(0))
+
+
+def test_a_surface_of_its_own_knows_no_other_group() -> None:
+    mask = grid()
+    sites, groups = records(mask)
+    found = fit_intensity(sites, mask, groups=groups, surface="own", lonely=0.5, seed=4, **QUICK)
+    assert {name.split()[1] for name in found.fits} == {"a", "b", "c"}
+    other = found.informing.copy()
+    other[0] += 3.0
+    np.testing.assert_array_equal(
+        found.law.expected(found.informing, 1), found.law.expected(other, 1)
+    )
+    chances = found.law.draw(found.informing, np.random.default_rng(1))
+    np.testing.assert_allclose(chances[2], mask.exposure / mask.exposure.sum())
+
+
+def test_the_stacked_table_is_a_poisson_model_with_a_shared_surface() -> None:
+    mask = grid(4)
+    counts = np.random.default_rng(5).poisson(2.0, (2, 16)).astype(np.float64)
+    problem = stacked(mask, counts, ("a", "b"), "height")
+    fit = fit_counts(
+        problem,
+        offset="exposure_of_cell",
+        phi=0.7,
+        priors=priors_of(problem, 2),
+        seed=1,
+        **{**QUICK, "warmup": 10, "samples": 20},
+    )
+    model = Task(
+        problem,
+        OUTCOMES["poisson"],
+        fit.shift,
+        fit.A,
+        fit.cov_model,
+        fit.covariance,
+        fit.priors,
+        0.7,
+        fit.settings,
+        1,
+        "",
+        False,
+    ).model()
+    beta, w = fit.draws["beta"][0, -1], fit.draws["w"][0, -1]
+    sill = float(fit.draws["sigma_sq"][0, -1])
+    x = np.concatenate([beta, w[np.argsort(model.place_of)]])
+    frame = model.frame(np.log([0.7, sill]), x)
+    group = np.repeat([0.0, 1.0], 16)
+    height = np.tile(mask.covariates["height"], 2)
+    eta = beta @ np.stack([np.ones(32), group, height, group * height])
+    eta = eta + np.log(np.tile(mask.exposure / mask.exposure.mean(), 2)) + np.tile(w, 2)
+    R = sill * np.exp(-0.7 * cdist(mask.centres, mask.centres))
+    ours = stats.poisson.logpmf(counts.ravel(), np.exp(eta)).sum()
+    ours += stats.multivariate_normal.logpdf(w, cov=R)
+    ours += stats.norm.logpdf(beta, 0.0, fit.priors.beta_scale).sum()
+    constant = -16 * 0.5 * np.log(2 * np.pi) + stats.norm.logpdf(0, 0, fit.priors.beta_scale).sum()
+    assert model.log_joint(frame, x) + constant == pytest.approx(ours, abs=1e-8)
+
+
+def test_intercepts_are_told_from_slopes_whatever_their_coding() -> None:
+    problem = stacked(grid(4), np.ones((3, 16)) + np.arange(16), ("a", "b", "c"), "height")
+    X = np.asarray(problem.X).reshape(3, 16, -1)
+    slopes = ["height" in term for term in problem.terms]
+    assert flat_columns(X).tolist() == [not s for s in slopes]
+    scale = np.array(priors_of(problem, 3).beta_scale)
+    np.testing.assert_allclose(scale[slopes], 2.5 / grid(4).covariates["height"].std(ddof=0))
+
+
+def test_expected_others_are_unknown_where_there_is_no_record() -> None:
+    mask = grid()
+    found = fit_intensity(records(mask)[0], mask, surface="none")
+    others = expected_others(found.law, found.counts)
+    np.testing.assert_array_equal(np.isnan(others), found.counts == 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"surface": "flat"}, InputError, "surface must be one of"),
+        ({"surface": "none", "formula": "height"}, InputError, "leave formula out"),
+        ({"lonely": -1}, InputError, "lonely must be"),
+        ({"prior": 0}, InputError, "prior must be"),
+        ({"groups": ["a"]}, InputError, "one label a record"),
+        ({"groups": "zone"}, InputError, "does not have"),
+        ({"groups": [None] + ["a"] * 199}, TableError, "missing in 1 row"),
+        ({"lonely": 1e6, **QUICK}, InputError, "every record is lonely"),
+    ],
+)
+def test_arguments_that_cannot_be_met_are_refused(
+    arguments: dict[str, object], error: type[Exception], words: str
+) -> None:
+    mask = grid()
+    with pytest.raises(error, match=words):
+        fit_intensity(records(mask)[0], mask, seed=1, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_record_outside_the_mask_is_named_by_its_row_only() -> None:
+    mask = grid()
+    sites = records(mask)[0]
+    sites[7] = [100.0, 0.0]
+    with pytest.raises(CoordinateError, match=r"1 row \(position 7.*outside the mask") as caught:
+        fit_intensity(sites, mask)
+    assert "100" not in str(caught.value)
+
+
+def test_a_covariate_may_not_take_the_name_of_a_column_that_is_added() -> None:
+    mask = Mask(grid().centres, 1.0, np.ones(36), pd.DataFrame({"group": np.arange(36.0)}))
+    with pytest.raises(InputError, match="rename the covariate 'group'"):
+        fit_intensity(records(grid())[0], mask, formula="group", seed=1, **QUICK)
