@@ -112,7 +112,7 @@ def test_taking_a_record_away_is_the_law_of_the_counts_without_it(shared: Intens
     less[1, cell] -= 1.0
     ours = law.without(counts, 1, np.array([cell]))[0]
     np.testing.assert_allclose(ours, law.expected(less, 1), rtol=5e-3)
-    one = np.ones(1), np.ones((1, counts.shape[1]))
+    one = np.ones(1), np.ones((1, counts.shape[1]), dtype=np.int16)
     powers = law.log_powers(counts, 1, np.array([cell]), *one)[0]
     np.testing.assert_allclose(np.exp(powers), ours, rtol=5e-3)
 

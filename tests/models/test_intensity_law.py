@@ -95,7 +95,7 @@ def test_with_a_wide_prior_counts_are_gamma_and_chances_dirichlet() -> None:
     found = posterior(model, counts)
     # Of order 1 / v, and the skewness of a count of 3 in the normal law of the intercept.
     np.testing.assert_allclose(expected_rates(found, 0), counts[0], rtol=2e-3)
-    taken, power = np.array([2.0]), np.array([[1.0, 3.0, 0.0, 2.0]])
+    taken, power = np.array([2.0]), np.array([[1, 3, 0, 2]], dtype=np.int16)
     left, total = counts[0] - [2.0, 0.0, 0.0, 0.0], counts.sum() - 2.0
     powers = gammaln(left + power[0]) - gammaln(left)
     powers -= gammaln(total + power[0]) - gammaln(total)

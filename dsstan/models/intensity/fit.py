@@ -14,7 +14,7 @@ from dsstan.core.errors import CoordinateError, InputError, TableError, describe
 from dsstan.core.seeds import STARTS, root_seed, seed_of, stream
 from dsstan.covariance.approximations import Covariance
 from dsstan.models.counts.fit import CountFit, CountPriors, fit_counts
-from dsstan.models.intensity.cell_law import CellLaw, IndependentCells
+from dsstan.models.intensity.cell_law import CellLaw, IndependentCells, too_few
 from dsstan.models.intensity.result import CellDraws, Intensity
 from dsstan.models.intensity.stacked import EXPOSURE, exposure_of, priors_of, stacked
 from dsstan.models.intensity.surface_law import OwnSurfaces, SurfaceLaw
@@ -116,7 +116,7 @@ def fit_intensity(
         cell_index,
         np.zeros(len(sites), dtype=bool),
         IndependentCells(np.tile(prior * exposure_of(mask), (len(labels), 1))),
-        threshold=float(lonely),
+        lonely_below=float(lonely),
     )
     if surface == "none":
         return replace(intensity, lonely=_lonely(intensity))
@@ -205,7 +205,7 @@ def expected_others(law: CellLaw, counts: Floats) -> Floats:
 def _lonely(intensity: Intensity) -> Truths:
     """Records with fewer others expected in their cell than the threshold, shape (N,)."""
     others = expected_others(intensity.law, intensity.counts)
-    return np.asarray(others[intensity.group_index, intensity.cell_index] < intensity.threshold)
+    return too_few(others[intensity.group_index, intensity.cell_index], intensity.lonely_below)
 
 
 def _check(

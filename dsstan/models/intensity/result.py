@@ -45,6 +45,8 @@ class Intensity(Shown):
     fits
         Fits of the surface behind the law by kind, ``"unrestricted"`` first; empty without one.
         Where each group has its own, the kind is followed by the group.
+    lonely_below
+        A record is lonely where fewer others of its group are expected in its cell.
     """
 
     mask: Mask
@@ -54,6 +56,7 @@ class Intensity(Shown):
     lonely: Truths = field(repr=False)
     law: CellDraws = field(repr=False)
     fits: dict[str, Any] = field(repr=False, default_factory=dict)
+    lonely_below: float = 1.0
 
     def _line(self) -> str:
         return (

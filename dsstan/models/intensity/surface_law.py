@@ -15,6 +15,7 @@ from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError
 from dsstan.covariance.correlation import correlation
 from dsstan.models.counts.fit import CountFit
+from dsstan.models.intensity.cell_law import Powers
 from dsstan.models.intensity.posterior import CellModel, CellPosterior, inverse, posterior
 from dsstan.models.intensity.stacked import flat_columns
 
@@ -34,7 +35,7 @@ def expected_rates(found: CellPosterior, group: int) -> Floats:
 
 
 def log_rates(
-    found: CellPosterior, group: int, cells: Indices, taken: Floats, power: Floats | None = None
+    found: CellPosterior, group: int, cells: Indices, taken: Floats, power: Powers | None = None
 ) -> Floats:
     """log E[lambda^g | counts less some records in each of the cells], shape (n, C).
 
@@ -62,18 +63,16 @@ def log_rates(
     tie = found.columns(group, cells)
     tie *= down[:, None]
     tie[rows, cells] = 0.0
-    more = found.tilted(group, 1.0)
-    if power is None:
-        tie *= (more.mean - now.mean) / variance
-        tie += more.log_z - now.log_z
-        gained = np.ones(len(cells))
-    else:
-        gained = power[rows, cells]
-        for some in np.unique(power):
-            more, at = found.tilted(group, some), power == some
-            rise = np.broadcast_to((more.mean - now.mean) / variance, tie.shape)
-            first = np.broadcast_to(more.log_z - now.log_z, tie.shape)
-            tie[at] = tie[at] * rise[at] + first[at]
+    power = np.ones((1, tie.shape[1]), dtype=np.int16) if power is None else power
+    rise, first = np.zeros((2, int(power.max(initial=0)) + 1, tie.shape[1]))
+    for some in np.flatnonzero(np.bincount(power.ravel())):
+        more = found.tilted(group, float(some))
+        rise[some] = (more.mean - now.mean) / variance
+        first[some] = more.log_z - now.log_z
+    column = np.arange(tie.shape[1])
+    tie *= rise[power, column]
+    tie += first[power, column]
+    gained = np.broadcast_to(power, tie.shape)[rows, cells].astype(np.float64)
     for some in np.unique(gained - taken):
         after, at = found.tilted(group, some), gained - taken == some
         tie[rows[at], cells[at]] = after.log_z[cells[at]] - own[at]
@@ -123,7 +122,7 @@ class SurfaceLaw:
         return rates
 
     def log_powers(
-        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Floats
+        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Powers
     ) -> Floats:
         """See :class:`dsstan.models.intensity.cell_law.PowersOfChances`.
 
@@ -247,7 +246,7 @@ class OwnSurfaces:
         return law.without(counts[[group]], 0, cells)
 
     def log_powers(
-        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Floats
+        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Powers
     ) -> Floats:
         """See :class:`dsstan.models.intensity.cell_law.PowersOfChances`."""
         law = self.laws[group]
