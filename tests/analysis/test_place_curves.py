@@ -117,7 +117,9 @@ def test_places_outside_the_mask_and_cells_off_a_lattice_are_refused_with_rows_a
     with pytest.raises(CoordinateError, match=r"1 row \(position 1.*") as caught:
         ripley(places, SQUARE)
     assert "77" not in str(caught.value)
-    shaken = Mask(SQUARE.centres + np.eye(2)[0] * (np.arange(100) % 2)[:, None] * 0.3, 1.0, [1])
+    shaken = Mask(
+        SQUARE.centres + np.eye(2)[0] * (np.arange(100) % 2)[:, None] * 0.3, 1.0, np.ones(100)
+    )
     with pytest.raises(InputError, match="one lattice"):
         ripley(np.full((2, 2), 0.5), shaken)
 

@@ -71,7 +71,8 @@ class Mask(Shown):
         wrong = [f"{name} has {n} rows" for name, n in rows.items() if n != C]
         if C == 0 or wrong:
             raise InputError(f"a mask needs one row a cell; it has {C} cells; {', '.join(wrong)}")
-        bad = ~(np.isfinite(self.exposure) & (self.exposure > 0))
+        exposure = np.asarray(self.exposure, dtype=np.float64)
+        bad = ~(np.isfinite(exposure) & (exposure > 0))
         if bad.any():
             raise InputError(
                 f"exposure must be above 0 and finite; it is not in {describe_rows(bad)} of the "
