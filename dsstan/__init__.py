@@ -87,6 +87,7 @@ above.register(
     {
         "Fit.predictive": "dsstan.models.predictive:Predictive",
         "MultivariateFit.predictive": "dsstan.models.groups.predictive:GroupPredictive",
+        "PlacedRelease.write": "dsstan.release.placed.write:write_placed",
         "Synthesis.publish": "dsstan.release.publication.publish:publish_synthesis",
         "Synthesis.write": "dsstan.release.write:write_release",
         "published_before": "dsstan.release.publication.earlier:published_before",

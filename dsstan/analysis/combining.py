@@ -136,6 +136,46 @@ def combine(
     return Pooled(q_bar, variance, df, q_bar - half, q_bar + half)
 
 
+def combine_full(estimates: ArrayLike, variances: ArrayLike, *, level: float = LEVEL) -> Pooled:
+    """Combine the estimates of L synthetic populations.
+
+    Raghunathan, Reiter and Rubin (2003), Journal of Official Statistics 19, 1-16: every copy is a
+    new sample, so b holds the variance of a sample, which u_bar estimates, and
+    ``T = (1 + 1/L) b - u_bar``. That can be 0 or less; it is at least u_bar + b / L, what it is
+    where the population is known as well as a sample of this size tells. Student's t has
+    ``(L - 1) (T / ((1 + 1/L) b))^2`` degrees of freedom, and (L - 1) / 2 at least.
+
+    Parameters
+    ----------
+    estimates, variances, level
+        See :func:`combine`.
+
+    Raises
+    ------
+    InputError
+        As :func:`combine`.
+
+    Examples
+    --------
+    >>> pooled = combine_full([[1.0], [2.0], [6.0]], [[1.0], [1.0], [1.0]])
+    >>> float(pooled.estimate[0]), round(float(pooled.variance[0]), 4)
+    (3.0, 8.3333)
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DsstanWarning)  # of two copies, by the other rule
+        plain = combine(estimates, variances, level=level)
+    q, u = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
+    copies, u_bar = len(q), u.mean(axis=0)
+    b = (q - q[0]).var(axis=0, ddof=1)
+    between = (1.0 + 1.0 / copies) * b
+    variance = np.maximum(between - u_bar, u_bar + b / copies)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = np.maximum((copies - 1) * (variance / between) ** 2, (copies - 1) / 2)
+    df = np.where(b > 0, df, np.inf)
+    half = stdtrit(df, 0.5 + level / 2) * np.sqrt(variance)
+    return Pooled(plain.estimate, variance, df, plain.estimate - half, plain.estimate + half)
+
+
 def rows_by_imputation(imputation: ArrayLike, copies: int) -> Indices:
     """Rows of the copies of each imputation, shape (M, R).
 

@@ -52,6 +52,7 @@ _MODEL = _object(
     protection=_TEXT,
     effect={"enum": ["w", "w*", "plug"]},
 )
+_MODEL_OR_NONE = {**_MODEL, "type": ["object", "null"]}
 _DIALECT = _object(sep=_TEXT, decimal=_TEXT, thousands=_TEXT, encoding=_TEXT, na=_NAMES)
 _STEP = _object(
     synthetic_column=_TEXT,
@@ -71,6 +72,17 @@ _OPTIONAL = {
         "encoding, and the texts of a missing value",
         **_DIALECT,
     ),
+    "places": _about(
+        "there where places are synthetic, and rows in an order of their own in each copy: how "
+        "they were drawn, how many rows each copy has, and the number of cells of the model",
+        **_object(
+            kind={"enum": ["moved", "population"]},
+            number={"enum": ["kept", "drawn"]},
+            records={"type": "array", "minItems": 1, "items": _count(0)},
+            cells=_count(1),
+            at={"enum": ["uniform in a cell", "public addresses"]},
+        ),
+    ),
     "survey_weights": _about(
         "the column that says how many members of the population each record stands for, where "
         "there is one",
@@ -83,7 +95,7 @@ SCHEMA: Rule = {
     **_object(
         format={"enum": [FORMAT]},
         software=_TEXT,
-        synthesis={"enum": ["partial"]},
+        synthesis={"enum": ["partial", "full"]},
         synthetic_column=_TEXT,
         columns=_about(
             "type of each column, in the order of the columns",
@@ -100,7 +112,7 @@ SCHEMA: Rule = {
             "minItems": 1,
             "items": {**_TEXT, "pattern": _COPY},
         },
-        model=_MODEL,
+        model=_about("null where no column but the places is modelled", **_MODEL_OR_NONE),
         rounding=_ROUNDING,
         csv_text={"enum": ["as it is", "quoted"]},
         combining_rule={"type": ["string", "null"]},
@@ -154,6 +166,11 @@ def check_metadata(content: Any) -> str | None:
         return "names a synthetic column that is not among the columns"
     if content.get("survey_weights", made[-1]) not in content["columns"]:
         return "names survey weights that are not among the columns"
+    sizes = content["places"]["records"] if "places" in content else None
+    if sizes and not (len(sizes) == content["copies"] and max(sizes) == content["records"]):
+        return "names other numbers of rows than the copies have"
+    if content["model"] is None and "places" not in content:
+        return "names no model of its synthetic column"
     try:
         dialect_of(content)
     except InputError:

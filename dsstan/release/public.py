@@ -24,7 +24,16 @@ def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
 
     Of a table that is read by row groups the columns in memory.
     """
-    table = release.table(copy)[held_columns(release)].copy()
+    table = without_traces(release.table(copy)[held_columns(release)])
+    for step in release.steps:
+        if step.whole_numbers:
+            table[step.problem.response] = table[step.problem.response].astype(np.int64)
+    return table
+
+
+def without_traces(table: pd.DataFrame) -> pd.DataFrame:
+    """A table without what pandas keeps beside its values: attributes, levels that no row has."""
+    table = table.copy()
     # pandas writes these into Parquet, and levels that no record has.
     table.attrs = {}
     table.columns.name = None
@@ -40,9 +49,6 @@ def public_table(release: Synthesis, copy: int) -> pd.DataFrame:
         table.index = table.index.remove_unused_categories()
     elif isinstance(table.index, pd.MultiIndex):
         table.index = table.index.remove_unused_levels()
-    for step in release.steps:
-        if step.whole_numbers:
-            table[step.problem.response] = table[step.problem.response].astype(np.int64)
     return table
 
 
@@ -192,7 +198,7 @@ def _imputations(release: Synthesis) -> dict[str, Any] | None:
     return made | ({"drawn": "every record"} if release.hide_gaps else {})
 
 
-_MANY = """## How to use them
+MANY = """## How to use them
 
 Never analyse one copy alone. Fit your model to each of the L copies, keep each
 estimate q_l and its squared standard error u_l, and combine them (Reiter 2003,
@@ -207,7 +213,7 @@ This is not Rubin's rule for missing data, whose variance is (1 + 1/L) b + u. In
 R, `mice::pool.scalar(q, u, rule = "reiter2003")` does it.
 """
 
-_ONE = """## How to use it
+ONE = """## How to use it
 
 There is one copy, so the uncertainty that synthesis adds can't be estimated: the
 combining rules of partially synthetic data need at least two. Estimates are of use,
@@ -280,10 +286,10 @@ def how_to_use(release: Synthesis) -> str:
     if made is not None:
         text = _HIDDEN if release.hide_gaps else _NESTED
         return text.format(M=made["count"], R=made["copies_each"])
-    return _MANY if release.copies > 1 else _ONE
+    return MANY if release.copies > 1 else ONE
 
 
-def _how_to_read(format: Format, first: str, dialect: Dialect) -> str:
+def how_to_read(format: Format, first: str, dialect: Dialect) -> str:
     """How to read files that are no plain CSV, in R and in pandas; empty for those that are."""
     if not format.is_text:
         calls = (call.format(json.dumps(first)) for call in (format.in_python, format.in_r))
@@ -327,7 +333,7 @@ def analyst_readme(
 `{files[-1]}`. Every column here but {response} is as it was collected. The values of
 {response} are synthetic in every copy and every row: draws from a spatial model.{order}
 No value was copied from a record.
-{_how_to_read(format, files[0], dialect)}
+{how_to_read(format, files[0], dialect)}
 {use}
 Conclusions hold as far as the model behind the copies does; it is named in
 `metadata.json`. Interactions and effects it leaves out are weakened in the

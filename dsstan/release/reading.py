@@ -138,8 +138,14 @@ class PublicRelease:
 
     @property
     def synthetic_columns(self) -> tuple[str, ...]:
-        """Every column whose values are synthetic, in the order in which they were drawn."""
+        """Every modelled column whose values are synthetic, in the order in which they were
+        drawn."""
         return synthetic_columns(self.metadata)
+
+    @property
+    def places(self) -> str:
+        """``"kept"``, ``"moved"`` or ``"population"``; in the latter every column is synthetic."""
+        return str(self.metadata["places"]["kind"]) if "places" in self.metadata else "kept"
 
     @property
     def survey_weights(self) -> str | None:
@@ -165,6 +171,7 @@ class PublicRelease:
         return (
             f"PublicRelease: {len(self.copies)} copies of {self.metadata['records']} records, "
             f"{', '.join(map(repr, self.synthetic_columns))} synthetic"
+            + ("" if self.places == "kept" else f", places {self.places}")
         )
 
 
@@ -197,7 +204,14 @@ def read_release(folder: Path | str) -> PublicRelease:
     metadata = _metadata(public)
     if metadata["copies"] * metadata["records"] * len(metadata["columns"]) > MOST_CELLS:
         _no("metadata.json", "describes more than is read at once")
-    copies = tuple(_copy(public, name, metadata) for name in metadata["files"])
+    placed = metadata.get("places")
+    sizes = placed["records"] if placed else [metadata["records"]] * metadata["copies"]
+    copies = tuple(
+        _copy(public, name, {**metadata, "records": size})
+        for name, size in zip(metadata["files"], sizes, strict=True)
+    )
+    if placed:
+        return PublicRelease(metadata, copies)
     for name, copy in zip(metadata["files"], copies, strict=True):
         others = copy.drop(columns=list(synthetic_columns(metadata)))
         first = copies[0].drop(columns=list(synthetic_columns(metadata)))
@@ -270,7 +284,7 @@ def _copy(public: Path, name: str, metadata: Mapping[str, Any]) -> pd.DataFrame:
         _no(name, "has another number of records than metadata.json says")
     if metadata["csv_text"] == "quoted" and format.is_text:
         copy = unquote(copy)
-    for response in synthetic_columns(metadata):
+    for response in () if metadata["model"] is None else synthetic_columns(metadata):
         values = copy[response]
         if (
             not pd.api.types.is_numeric_dtype(values.dtype)

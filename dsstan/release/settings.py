@@ -45,11 +45,11 @@ def settings(
         "floor": None
         if floor is None
         else {"asked": floor.as_given, "accepted_below": accepted is not None, "reason": accepted},
-        "fits": {kind: _fit_settings(f) for kind, f in release.fits.items()},
+        "fits": {kind: fit_settings(f) for kind, f in release.fits.items()},
     }
 
 
-def _fit_settings(fit: Fit) -> dict[str, Any]:
+def fit_settings(fit: Fit) -> dict[str, Any]:
     """Settings of one fit."""
     weights = fit.weights
     return {

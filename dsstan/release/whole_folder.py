@@ -7,10 +7,12 @@ whoever is killed in between leaves no half folder.
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from dsstan.core.errors import InputError, ReleaseError
 from dsstan.core.private_file import check_parent
@@ -101,3 +103,16 @@ def _sync_one(path: Path) -> None:
             raise
     finally:
         os.close(file)
+
+
+def inner_folder(path: Path) -> Path:
+    """Make a folder that only its owner may enter."""
+    path.mkdir()
+    path.chmod(0o700)
+    return path
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write readable JSON without NaN; NumPy's numbers, which callers may pass, as plain ones."""
+    text = json.dumps(content, indent=2, allow_nan=False, default=lambda value: value.item())
+    path.write_text(text + "\n", encoding="utf-8")

@@ -5,7 +5,6 @@ All of it is for its owner alone until it is published (:mod:`dsstan.release.pub
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -37,7 +36,7 @@ from dsstan.release.publication.ledger_note import note_for_ledger
 from dsstan.release.publication.public_hashes import note_hashes
 from dsstan.release.report import factsheet, public_view, write_report
 from dsstan.release.settings import finite, settings
-from dsstan.release.whole_folder import check_target, whole_folder
+from dsstan.release.whole_folder import check_target, inner_folder, whole_folder, write_json
 from dsstan.risk.assessment import Assessment, measured, unassessed
 from dsstan.risk.disclosure import Disclosure
 from dsstan.risk.floors import FloorLike
@@ -148,9 +147,9 @@ def write_release(
     kept = utility(release) if release.copies > 1 else None
     try:
         with whole_folder(target, 0o700) as whole:
-            public = _folder(whole / "public")
+            public = inner_folder(whole / "public")
             _write_public(release, public, how, page=report)
-            confidential = _folder(whole / "confidential")
+            confidential = inner_folder(whole / "confidential")
             note_hashes(public, confidential)
             names = note_for_ledger(release, risks, confidential)
             _write_confidential(release, risks, kept, confidential, accepted, names[-1])
@@ -164,7 +163,7 @@ def write_release(
             if pictures:
                 draw_pictures(release, risks, analysis or kept, confidential / "pictures")
             for number, step in enumerate(release.steps[:-1], 1):
-                inner = _folder(confidential / f"step_{number}")
+                inner = inner_folder(confidential / f"step_{number}")
                 found, own = unassessed(step), utility(step) if step.copies > 1 else None
                 name = names[number - 1]
                 _write_confidential(step, found, own, inner, known_as=name)
@@ -335,7 +334,7 @@ def _write_public(release: Synthesis, folder: Path, how: HowWritten, *, page: bo
     files = [f"copy_{i + 1:0{width}d}.{how.format.name}" for i in range(release.copies)]
     write_copy_files(release, [folder / name for name in files], how)
     described = metadata(release, files, quoted=how.quoted, dialect=how.dialect)
-    _json(folder / "metadata.json", described)
+    write_json(folder / "metadata.json", described)
     readme = analyst_readme(release, files, how.format, how.dialect)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     if page:
@@ -370,20 +369,7 @@ def _write_confidential(
         picks["imputation"] = release.imputation
     picks.index = pd.RangeIndex(1, release.copies + 1, name="copy")
     picks.to_csv(folder / "copies.csv")
-    _json(folder / "summary.json", summary(release, risks, kept, accepted, known_as))
-    _json(folder / "settings.json", settings(release, risks.asked, accepted))
+    write_json(folder / "summary.json", summary(release, risks, kept, accepted, known_as))
+    write_json(folder / "settings.json", settings(release, risks.asked, accepted))
     for path in folder.iterdir():
         path.chmod(0o600)
-
-
-def _folder(path: Path) -> Path:
-    """Make a folder that only its owner may enter."""
-    path.mkdir()
-    path.chmod(0o700)
-    return path
-
-
-def _json(path: Path, content: dict[str, Any]) -> None:
-    """Write readable JSON without NaN; NumPy's numbers, which callers may pass, as plain ones."""
-    text = json.dumps(content, indent=2, allow_nan=False, default=lambda value: value.item())
-    path.write_text(text + "\n", encoding="utf-8")

@@ -9,18 +9,23 @@ import pandas as pd
 from scipy.spatial import cKDTree
 
 from dsstan.copies.published import check_columns_published, columns_going_out
-from dsstan.core.arrays import Indices
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.spelling import spelled
 from dsstan.models.intensity.result import Intensity
 from dsstan.models.result import Fit
 from dsstan.table.planes import place_columns
 from dsstan.table.problem import Problem
 
-__all__ = ["TELLS", "check_tells_nothing", "group_table", "kept_columns", "made_columns"]
+__all__ = ["GATHERS", "TELLS", "check_tells_nothing", "group_table", "kept_columns", "made_columns"]
 
 TELLS = 0.9
-"""From here on a column tells where a record is: by how much it varies less between neighbours
+"""From here on a number tells where a record is: by how much it varies less between neighbours
 than between any two records, 0 where places say nothing of it and 1 where they say all."""
+
+GATHERS = 0.5
+"""From here on a category does: the share of the variance of the places that lies between its
+levels, which is that of halves or quarters of the study area."""
 
 
 def kept_columns(problem: Problem, fits: Sequence[Fit], accepted: Collection[str]) -> list[str]:
@@ -59,38 +64,54 @@ def check_tells_nothing(
     Raises ReleaseError if so.
     """
     distinct = np.unique(problem.site_index, return_index=True)[1]
-    near = cKDTree(problem.sites[distinct]).query(problem.sites[distinct], k=2)[1][:, 1]
+    sites = problem.sites[distinct]
+    near = cKDTree(sites).query(sites, k=2)[1][:, 1]
     for name in columns:
         if name in accepted:
             continue
-        if told(problem.table[name].iloc[distinct], near) > TELLS:
+        column = problem.table[name].iloc[distinct]
+        if varies_less(column, near) > TELLS or gathers(column, sites) > GATHERS:
             raise ReleaseError(
-                f"column {name!r} is all but the same at neighbouring places, so it tells where a "
+                f"column {name!r} is much the same at neighbouring places, so it tells where a "
                 "record was although its place moves: take it out of the formula and of publish, "
-                "or accept that it does with accept_place"
+                f"or accept that it does with {spelled('accept_place', [name])}"
             )
 
 
-def told(column: pd.Series, near: Indices) -> float:
-    """By how much less a column varies between a record and its neighbour, at most 1.
+def varies_less(column: pd.Series, near: Indices) -> float:
+    """By how much less a number varies between a record and its neighbour, by ranks, at most 1.
 
     Parameters
     ----------
     column
-        n values.
+        n values; 0 comes back where they are no numbers.
     near
         Position of the neighbour of each, shape (n,).
     """
-    if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > 2:
-        values = column.rank().to_numpy(dtype=np.float64, na_value=np.nan)
-        spread = 2.0 * np.nanvar(values)
-        return float(1.0 - np.nanmean((values - values[near]) ** 2) / spread)
-    codes = pd.factorize(column)[0]
-    shares = np.bincount(codes - codes.min()) / len(codes)
-    by_chance = float(np.sum(shares**2))
-    if by_chance == 1.0:
+    if not pd.api.types.is_numeric_dtype(column.dtype) or column.nunique() < 2:
         return 0.0
-    return float((np.mean(codes == codes[near]) - by_chance) / (1.0 - by_chance))
+    values = column.rank().to_numpy(dtype=np.float64, na_value=np.nan)
+    between = np.nanmean((values - values[near]) ** 2)
+    return float(1.0 - between / (2.0 * np.nanvar(values)))
+
+
+def gathers(column: pd.Series, sites: Floats) -> float:
+    """Share of the variance of places that lies between levels, adjusted for their number.
+
+    0 where a column has hardly more records than levels, as names have.
+
+    Parameters
+    ----------
+    column, sites
+        n values, and the places, shape (n, 2).
+    """
+    codes, n = pd.factorize(column, use_na_sentinel=False)[0], len(column)
+    sizes = np.bincount(codes)
+    if not 1 < len(sizes) <= n / 2:
+        return 0.0
+    means = np.column_stack([np.bincount(codes, weights=x) / sizes for x in sites.T])
+    within = np.sum((sites - means[codes]) ** 2) / (n - len(sizes))
+    return float(1.0 - within / (np.sum((sites - sites.mean(axis=0)) ** 2) / (n - 1)))
 
 
 def group_table(problem: Problem, intensity: Intensity, groups: Sequence[str]) -> pd.DataFrame:

@@ -18,6 +18,9 @@ from dsstan.table.rounding import FEWEST, MORE, Rounding, find_rounding
 
 __all__ = ["Grid", "cells_drawn", "find_grid", "group_sizes", "places_in"]
 
+_ADDRESS = 9
+"""Decimals of an address, a tenth of a millimetre where they are degrees."""
+
 _TRIES = 200
 """How often a place is drawn until it stays in its cell once it is rounded."""
 
@@ -102,7 +105,10 @@ def places_in(
     """
     mask = intensity.mask
     if mask.addresses is not None:
-        coords = grid.held(as_given(problem, mask.draw(cells, rng)), rng, rounded=False)
+        coords = as_given(problem, mask.draw(cells, rng))
+        if problem.distance == "projected":
+            coords = np.round(coords, _ADDRESS)  # without what a projection and back leaves
+        coords = grid.held(coords, rng, rounded=False)
         return coords, in_plane(problem, coords)
     coords, sites = np.empty((len(cells), 2)), np.empty((len(cells), 2))
     left = np.arange(len(cells))

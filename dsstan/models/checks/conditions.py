@@ -63,6 +63,10 @@ CONDITIONS = {
     "have, or lack those that they have: the model is not that of this column",
     "guessable-seed": "the seed was given and is so short that an intruder can try all of them; "
     "whoever finds it can subtract the noise of the copies",
+    "mask-from-table": "the study area was drawn from the table, so that its cells tell where "
+    "records are",
+    "lonely-values": "records whose place informs nothing inform the spatial effect of a column, "
+    "which then tells that somebody is there",
 }
 """Every condition and what it means."""
 
@@ -325,4 +329,28 @@ def short_seed(bits: int) -> Check:
         "warning",
         advice="leave the seed out: a fresh one of 128 bits is drawn and recorded",
         condition="guessable-seed",
+    )
+
+
+def own_mask(cells: int) -> Check:
+    """A mask of so many cells that was drawn from the table."""
+    return Check(
+        "cells of the mask",
+        float(cells),
+        "from polygons or addresses that are public",
+        "warning",
+        advice="give the study area as a file of polygons, or a public list of addresses",
+        condition="mask-from-table",
+    )
+
+
+def lonely_values(records: int) -> Check:
+    """So many lonely records keep their spatial effect in a model of values."""
+    return Check(
+        "lonely records that are not flagged",
+        float(records),
+        "0",
+        "warning",
+        advice="flag them too, own_weights(problem, fit.flagged | intensity.lonely), and fit again",
+        condition="lonely-values",
     )

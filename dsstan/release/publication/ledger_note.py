@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -124,6 +124,12 @@ def note_for_ledger(
         else:  # in an order that says nothing of the responses
             noted = pd.DataFrame({PLACE: np.sort(order.place_numbers)})
         (confidential / _INFORMATION).write_bytes(information_bytes(noted))
+    write_note(ledger, entries, confidential)
+    return tuple(entry.release for entry in entries)
+
+
+def write_note(ledger: Ledger, entries: Sequence[Entry], confidential: Path) -> None:
+    """Write ``ledger.json``: what a release would enter, and into which ledger."""
     content = {
         "folder": str(ledger.folder),
         "ledger": ledger.name,
@@ -131,7 +137,6 @@ def note_for_ledger(
     }
     text = json.dumps(content, indent=2) + "\n"
     (confidential / _NOTE).write_text(text, encoding="utf-8")
-    return tuple(entry.release for entry in entries)
 
 
 def _information_of(risks: Assessment, order: RecordOrder) -> pd.DataFrame:

@@ -1,0 +1,216 @@
+"""The confidential side of a release with synthetic places."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dsstan._version import __version__
+from dsstan.copies.places.result import PlacedRelease
+from dsstan.core.seeds import GUESSABLE_BITS
+from dsstan.models.checks.conditions import Check, lonely_values, own_mask, short_seed
+from dsstan.models.result import Fit
+from dsstan.release.conditions import entries_of, of_fit
+from dsstan.release.exchange import draws_table
+from dsstan.release.settings import finite, fit_settings
+from dsstan.release.whole_folder import write_json
+from dsstan.table.formats.arrow import write_parquet
+from dsstan.table.text.cells import quoting_of
+
+__all__ = ["NOT_JUDGED", "conditions_of", "placed_settings", "placed_summary", "write_confidential"]
+
+NOT_JUDGED = "no intruder of places was assessed"
+
+
+def conditions_of(release: PlacedRelease) -> list[dict[str, Any]]:
+    """Every condition that the release did not meet, as plain values."""
+    found: list[tuple[str, Check]] = []
+    for number, fit in enumerate(release.fits, 1):
+        of = "" if len(release.fits) == 1 else f"step {number}, "
+        found += of_fit(fit, release.copies, of)
+        telling = int(np.sum(release.intensity.lonely & (fit.A != 0.0)))
+        if telling:
+            found.append((of + fit.kind, lonely_values(telling)))
+    for kind, fit in _surfaces(release).items():
+        checks = (*fit.verdict.failures, *fit.verdict.warnings)
+        found += [(f"intensity, {kind}", check) for check in checks]
+    mask = release.intensity.mask
+    if mask.source == "table":
+        found.append(("intensity", own_mask(mask.n_cells)))
+    if release.seed_bits < GUESSABLE_BITS:
+        found.append(("copies", short_seed(release.seed_bits)))
+    return entries_of(found)
+
+
+def placed_verdict(release: PlacedRelease) -> str:
+    """``ok``, ``warned`` or ``failed``: whether the fits are good enough."""
+    fits = [one for fit in release.fits for one in (fit.start, fit) if one is not None]
+    if not all(one.verdict.passed for one in (*fits, *_surfaces(release).values())):
+        return "failed"
+    return "warned" if conditions_of(release) else "ok"
+
+
+def _surfaces(release: PlacedRelease) -> dict[str, Any]:
+    """Fits behind the intensity that have a verdict, by kind."""
+    found = release.intensity.fits.items()
+    return {kind: fit for kind, fit in found if hasattr(fit, "verdict")}
+
+
+def placed_summary(
+    release: PlacedRelease, assessment: Any, accepted: str | None, name: str | None
+) -> dict[str, Any]:
+    """What ``summary.json`` holds."""
+    intensity, problem = release.intensity, release.problem
+    found = None if assessment is None else assessment.summary()
+    conditions = conditions_of(release)
+    verdict = "not judged" if assessment is None else str(assessment.verdict).lower()
+    why = NOT_JUDGED if assessment is None else str(getattr(assessment, "why", ""))
+    return {
+        "release": name,
+        "dataset": problem.name,
+        "places": release.places,
+        "number": release.number,
+        "records": problem.n_records,
+        "sites": problem.n_sites,
+        "cells": intensity.mask.n_cells,
+        "mask": intensity.mask.source,
+        "groups": dict(
+            zip(intensity.groups, intensity.counts.sum(axis=1).astype(int).tolist(), strict=True)
+        ),
+        "lonely": int(intensity.lonely.sum()),
+        "flagged": [int(fit.flagged.sum()) for fit in release.fits],
+        "copies": release.copies,
+        "published": [str(column) for column in release.tables[0].columns],
+        "not_published": list(release.left_out),
+        "fit_verdict": placed_verdict(release),
+        "disclosure_verdict": verdict,
+        "disclosure_reason": why,
+        "accepted_below_floor": accepted,
+        "verdict": {
+            "conditions": conditions,
+            "warnings": [str(one["condition"]) for one in conditions],
+        },
+        "attacker": None if found is None else {"floor": _limits(found)},
+        "places_at_risk": found,
+        "seconds": {"synthesis": finite(release.seconds)},
+    }
+
+
+def _limits(found: Mapping[str, Any]) -> str | None:
+    """What was asked of an assessment of places, in words; None where nothing was."""
+    names = {
+        "largest_bayes_factor_allowed": "presence",
+        "largest_chance_allowed": "finding",
+    }
+    asked = [f"{word} {found[key]:g}" for key, word in names.items() if found.get(key) is not None]
+    return ", ".join(asked) or None
+
+
+def placed_settings(
+    release: PlacedRelease, assessment: Any, accepted: str | None
+) -> dict[str, Any]:
+    """Everything needed to make the same release again. Confidential: it holds the seeds."""
+    packages = ("numpy", "scipy", "pandas", "formulaic")
+    mask, law = release.intensity.mask, release.intensity.law
+    plain = (str, int, float, bool, type(None))
+    return {
+        "versions": {
+            "dsstan": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in packages},
+        },
+        "synthesis": {
+            "seed": str(release.seed),
+            "copies": release.copies,
+            "places": release.places,
+            "number": release.number,
+            "rounding": release.rounding,
+            "accepted_failed_fit": release.accepted[0],
+            "accepted_few_draws": release.accepted[1],
+        },
+        "mask": {
+            "source": mask.source,
+            "cells": mask.n_cells,
+            "width": mask.width,
+            "addresses": None if mask.addresses is None else len(mask.addresses),
+        },
+        "intensity": {
+            "law": type(law).__name__,
+            **{k: v for k, v in getattr(law, "settings", {}).items() if isinstance(v, plain)},
+        },
+        "floor": None
+        if assessment is None
+        else {
+            "asked": _limits(assessment.summary()),
+            "accepted_below": accepted is not None,
+            "reason": accepted,
+        },
+        "fits": [
+            {one.kind: fit_settings(one) for one in (fit.start, fit) if one is not None}
+            for fit in release.fits
+        ],
+    }
+
+
+def write_confidential(
+    release: PlacedRelease, assessment: Any, folder: Path, accepted: str | None, name: str | None
+) -> None:
+    """Everything that must not be published.
+
+    ``cells.parquet`` has the cells with their counts, by group; ``places.csv`` the group, the cell
+    and loneliness of each record; ``risks.csv`` what an intruder learns of each, where the
+    assessment has such a table.
+    """
+    intensity, table = release.intensity, release.problem.table
+    write_parquet(_cells(release), folder / "cells.parquet")
+    records = pd.DataFrame(
+        {
+            "group": np.asarray(intensity.groups, dtype=object)[intensity.group_index],
+            "cell": intensity.cell_index,
+            "lonely": intensity.lonely,
+        },
+        index=table.index,
+    )
+    quoting = quoting_of(table)
+    records.to_csv(folder / "places.csv", quoting=quoting)
+    risks = getattr(assessment, "records", None)
+    if isinstance(risks, pd.DataFrame):
+        risks.to_csv(folder / "risks.csv", quoting=quoting)
+    for number, fit in enumerate(release.fits, 1):
+        _write_fit(fit, folder, "" if len(release.fits) == 1 else f"_{number}", quoting)
+    for kind, fit in _surfaces(release).items():
+        if isinstance(fit, Fit):
+            draws = draws_table(fit).reset_index(drop=True)
+            write_parquet(draws, folder / f"draws_intensity_{kind}.parquet")
+    write_json(folder / "summary.json", placed_summary(release, assessment, accepted, name))
+    write_json(folder / "settings.json", placed_settings(release, assessment, accepted))
+    for path in folder.iterdir():
+        path.chmod(0o600)
+
+
+def _write_fit(fit: Fit, folder: Path, of: str, quoting: Any) -> None:
+    """Draws and flags of the fits behind one column."""
+    for one in (fit.start, fit):
+        if one is not None:
+            draws = draws_table(one).reset_index(drop=True)
+            write_parquet(draws, folder / f"draws_{one.kind}{of}.parquet")
+    if fit.weights is not None:
+        flags = fit.weights.table(fit.problem).drop(columns="geometry", errors="ignore")
+        flags.to_csv(folder / f"flags{of}.csv", quoting=quoting)
+
+
+def _cells(release: PlacedRelease) -> pd.DataFrame:
+    """The cells, and how many records of each group are in each and inform it."""
+    intensity = release.intensity
+    mask = intensity.mask
+    columns = {"x": mask.centres[:, 0], "y": mask.centres[:, 1], "exposure": mask.exposure}
+    for k, group in enumerate(intensity.groups):
+        columns[f"records {group}"] = intensity.counts[k]
+        columns[f"informing {group}"] = intensity.informing[k]
+    return pd.DataFrame(columns)

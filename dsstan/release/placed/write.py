@@ -1,0 +1,185 @@
+"""Write a release with synthetic places: a public folder, and a confidential one beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from dsstan.copies.places.result import PlacedRelease
+from dsstan.core.errors import CONTROL, DisclosureError, InputError, ReleaseError
+from dsstan.release.copy_files import HowWritten, check_copies, format_for, how_written
+from dsstan.release.placed.confidential import write_confidential
+from dsstan.release.placed.ledger import note_placed
+from dsstan.release.placed.public import placed_metadata, placed_readme
+from dsstan.release.public import without_traces
+from dsstan.release.publication.public_hashes import note_hashes
+from dsstan.release.whole_folder import check_target, inner_folder, whole_folder, write_json
+from dsstan.table.as_read import as_read_of
+from dsstan.table.formats.text import dialect_for
+from dsstan.table.planes import place_columns
+from dsstan.table.text.cells import quote
+from dsstan.table.text.dialect import PLAIN, Dialect
+
+__all__ = ["PlacesJudged", "write_placed"]
+
+_EXACT = 2.0**53
+
+
+class PlacesJudged(Protocol):
+    """What an assessment of places must have; ``why`` and a table ``records`` it may have."""
+
+    @property
+    def verdict(self) -> str:
+        """``"met"``, ``"missed"`` or ``"not judged"``."""
+        ...
+
+    def summary(self) -> dict[str, Any]:
+        """Plain numbers for ``summary.json``, without a value of a single record.
+
+        ``largest_bayes_factor_allowed`` and ``largest_chance_allowed`` are what was asked for.
+        """
+        ...
+
+
+def write_placed(
+    release: PlacedRelease,
+    folder: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    csv_text: str = "refuse",
+    dialect: Dialect | None = None,
+    assessment: PlacesJudged | None = None,
+    accept_below_floor: bool = False,
+    reason: str | None = None,
+) -> Path:
+    """Write the copies for the public, and all the rest for the data steward.
+
+    ``public/`` holds the L copies, ``metadata.json`` and a README for the analyst;
+    ``confidential/`` the draws, the counts by cell, who is lonely, ``summary.json``,
+    ``settings.json`` with the seeds, and ``public.sha256``. Only the owner may enter either;
+    :func:`dsstan.release.publication.publish.publish` lets the public part out.
+
+    Parameters
+    ----------
+    release
+        The copies.
+    folder
+        Must not exist: nothing is overwritten.
+    format, csv_text, dialect
+        As :func:`dsstan.release.write.write_release` takes them.
+    assessment
+        What intruders learn of places. Without one the release is not judged, and goes out with a
+        reason only.
+    accept_below_floor, reason
+        Write the release although the assessment misses a floor; it takes a reason.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    DisclosureError
+        If the assessment misses a floor.
+    ReleaseError
+        If the folder exists or can't be written, or the format does not hold a column.
+    """
+    target = check_target(folder)
+    how = _how(release, format, csv_text, dialect)
+    made = [*place_columns(release.problem), *(fit.problem.response for fit in release.fits)]
+    tables = _published(release, made)
+    check_copies(tables[0], how, made)
+    accepted = _accepted(assessment, accept_below_floor, reason)
+    try:
+        with whole_folder(target, 0o700) as whole:
+            public = inner_folder(whole / "public")
+            _write_public(release, tables, public, how, made)
+            confidential = inner_folder(whole / "confidential")
+            note_hashes(public, confidential)
+            name = note_placed(release, confidential)
+            write_confidential(release, assessment, confidential, accepted, name)
+    except OSError as error:
+        raise ReleaseError(
+            f"the release could not be written to {target}: "
+            f"{error.strerror or type(error).__name__}. Nothing was left "
+            "behind; free some space or choose another folder"
+        ) from None
+    return target
+
+
+def _how(
+    release: PlacedRelease, name: str | None, csv_text: str, dialect: Dialect | None
+) -> HowWritten:
+    """How the copies are written: in the format and the dialect of the table's file.
+
+    Nothing else of how the table stood in its file is repeated, since that knows its rows.
+    """
+    found = as_read_of(release.problem.table)
+    format = format_for(name, found)
+    if dialect is None and format.is_text:
+        dialect = dialect_for(format.name, found)
+        dialect = None if dialect == PLAIN else dialect
+    return how_written(release.tables[0], format.name, csv_text, dialect)
+
+
+def _published(release: PlacedRelease, made: list[str]) -> list[pd.DataFrame]:
+    """The tables as they stand in their files: whole numbers alone are written as such.
+
+    The type of a float column would else show that some record has a fraction.
+    """
+    tables = [without_traces(table) for table in release.tables]
+    for name in made:
+        columns = [table[name] for table in tables]
+        if all(c.dtype == np.float64 and _whole(c.to_numpy()) for c in columns):
+            for table in tables:
+                table[name] = table[name].astype(np.int64)
+    return tables
+
+
+def _whole(values: Any) -> bool:
+    return bool(np.array_equal(values, np.rint(values)) and (np.abs(values) < _EXACT).all())
+
+
+def _accepted(assessment: PlacesJudged | None, accept: bool, reason: str | None) -> str | None:
+    """The reason why a release that misses a floor is written all the same, or None."""
+    words = None if reason is None else " ".join(CONTROL.sub(" ", reason).split())
+    if bool(words) != accept or words == "":
+        raise InputError(
+            "accept_below_floor and its reason belong together: give both (--accept-below-floor "
+            "--reason TEXT), or neither"
+        )
+    if assessment is None or str(assessment.verdict).lower() != "missed":
+        return None
+    if not accept:
+        why = str(getattr(assessment, "why", "")) or "it misses a floor of places"
+        raise DisclosureError(
+            f"{why}. Nothing was written: make wider cells, release fewer copies, raise the "
+            "threshold of lonely places, or accept it with accept_below_floor and a reason "
+            "(--accept-below-floor --reason TEXT)"
+        )
+    return words
+
+
+def _write_public(
+    release: PlacedRelease,
+    tables: list[pd.DataFrame],
+    folder: Path,
+    how: HowWritten,
+    made: list[str],
+) -> None:
+    """The copies, their metadata and the analyst's README."""
+    width = max(3, len(str(release.copies)))
+    files = [f"copy_{i + 1:0{width}d}.{how.format.name}" for i in range(release.copies)]
+    for name, table in zip(files, tables, strict=True):
+        how.format.write(quote(table) if how.quoted else table, folder / name, how.as_read, made)
+    described = placed_metadata(release, tables, files, quoted=how.quoted, dialect=how.dialect)
+    write_json(folder / "metadata.json", described)
+    readme = placed_readme(release, files, how.format, how.dialect)
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    for path in folder.iterdir():
+        path.chmod(0o600)
