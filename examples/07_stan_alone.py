@@ -34,7 +34,7 @@ from plotnine import (
 from scipy import stats
 
 import dsstan as ds
-from dsstan.core.workspace import private_folder
+from dsstan.core.files.workspace import private_folder
 from dsstan.engines import CmdStanEngine, EmbeddedEngine, SamplerSettings
 from dsstan.engines.base import jsonable
 from dsstan.engines.programs import Program

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
-from dsstan.models.brackets.fit import BracketedFit, fit_bracketed
+from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
+from dsstan.models.brackets.result import BracketedFit
 from dsstan.models.brackets.truncation import truncated_normal
 from dsstan.models.posterior import spread_draws
 from dsstan.models.result import Fit

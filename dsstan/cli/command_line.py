@@ -23,14 +23,14 @@ from dsstan.cli.engine_check import EngineAgreement, check_engines
 from dsstan.cli.exit_codes import run_command
 from dsstan.cli.job import arguments_of, parsed_job
 from dsstan.cli.options import AsJson, Run, among, ledger_in, takes, work_in
-from dsstan.cli.release_screen import WIDTH, ScreenLine, wrapped
+from dsstan.cli.screen_lines import WIDTH, ScreenLine, wrapped
 from dsstan.cli.screens import out, say, show_lines
 from dsstan.cli.session import LOG_LEVELS, SESSION, document, emit, set_log_level
 from dsstan.copies.options import option
 from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import EngineError, ReleaseError
+from dsstan.core.files.workspace import Leftover, leftovers, remove
 from dsstan.core.spelling import COMMAND, JOB, options_typed_in
-from dsstan.core.workspace import Leftover, leftovers, remove
 
 EPILOG = (
     "Exit codes: 0 done; 1 another error; 2 wrong input; 3 a fit that must not reach synthesis; "

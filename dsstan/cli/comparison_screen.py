@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dsstan.cli.release_screen import ScreenLine, table_lines, wrapped
+from dsstan.cli.screen_lines import ScreenLine, table_lines, wrapped
 from dsstan.comparison.frontier_result import Frontier
 from dsstan.copies.options import SEARCH
 from dsstan.core.display import per_cent

@@ -21,8 +21,8 @@ import typer
 
 from dsstan.copies.options import COPIES, MODEL, RUN, Option, ReleaseOptions, option, options_of
 from dsstan.copies.result import Synthesis
+from dsstan.core.files.workspace import temporaries, work_parent
 from dsstan.core.progress import phase
-from dsstan.core.workspace import temporaries, work_parent
 from dsstan.covariance.approximations import covariance_of
 from dsstan.models.priors import Priors
 from dsstan.release.copy_files import check_copies, how_written

@@ -7,9 +7,7 @@ could somebody learn?
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import numpy as np
 from dsstan.analysis.marginals import CONDITION, marginals
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.utility import Utility
+from dsstan.cli.screen_lines import LINES, WIDTH, ScreenLine, clipped, table_lines, wrapped
 from dsstan.copies.options import SEARCH
 from dsstan.copies.published import as_collected, columns_beside_the_model, unpublished_columns
 from dsstan.copies.result import Synthesis
@@ -45,9 +44,6 @@ from dsstan.risk.placing import NEAR
 from dsstan.table.column_roles import column_roles
 from dsstan.table.weights_in_formula import weights_missed
 
-LINES, WIDTH = 20, 80
-"""Lines of the screen, and characters of a line; paths are as long as they are."""
-
 COLOURS = {"ok": "green", "warning": "yellow", "failure": "red"}
 
 WHO = "An intruder who knows all other records"
@@ -56,14 +52,6 @@ _PLACING = {
     "near": f"best guesses within {100 * NEAR:g}%, {{group}} records",
     "public": "from the public files alone, {group}",
 }
-
-
-@dataclass(frozen=True)
-class ScreenLine:
-    """One line, and the colour it has in a terminal."""
-
-    text: str
-    style: str | None = None
 
 
 def release_screen(
@@ -114,7 +102,7 @@ def verdict_screen(
     said = answer(verdicts, _open_warnings(release, found), "the report")
     if accepted:
         said += f"; accepted: {accepted}"
-    return [*lines, ScreenLine(_clipped(said), "bold")]
+    return [*lines, ScreenLine(clipped(said), "bold")]
 
 
 def _open_warnings(release: Synthesis, found: Assessment) -> list[str]:
@@ -156,14 +144,6 @@ def _naming_line(found: Assessment) -> str:
     )
 
 
-def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
-
-
 def _weaker_first(found: Assessment, rows: list[PlacingRow]) -> Callable[[PlacingRow], Any]:
     """The order of the table: measure by measure, and first the group with the weakest record."""
     placing = found.placing()
@@ -189,7 +169,7 @@ def _utility_line(release: Synthesis, estimates: Utility) -> str:
     formula = weights_missed(release.problem)
     if formula is not None:
         end = f"the formula lacks {formula.removeprefix(f'{release.problem.formula} + ')}"
-    return _clipped(f"Utility: {what} overlap {mean}; {end}")
+    return clipped(f"Utility: {what} overlap {mean}; {end}")
 
 
 def values_line(release: Synthesis) -> str:
@@ -383,22 +363,3 @@ def _short(path: Path) -> str:
     """A path as it may be typed from the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def wrapped(
-    text: str, style: str | None = None, *, width: int = WIDTH, indent: int = 0
-) -> list[ScreenLine]:
-    """Text in lines that end between words, all but the first indented; none without text."""
-    parts = textwrap.wrap(
-        text,
-        width,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [ScreenLine(part, style) for part in parts]
-
-
-def _clipped(text: str) -> str:
-    """Text that is cut where it is longer than a line."""
-    return text if len(text) <= WIDTH else text[: WIDTH - 4].rstrip() + " ..."

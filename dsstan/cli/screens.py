@@ -11,14 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dsstan.cli.examples import PUBLIC, DemoResult, outlier
-from dsstan.cli.release_screen import (
-    WIDTH,
-    ScreenLine,
-    placing_lines,
-    release_screen,
-    table_lines,
-    verdict_screen,
-)
+from dsstan.cli.release_screen import placing_lines, release_screen, verdict_screen
+from dsstan.cli.screen_lines import WIDTH, ScreenLine, table_lines
 from dsstan.cli.session import as_text
 from dsstan.copies.result import Synthesis
 from dsstan.core.seeds import GUESSABLE_BITS

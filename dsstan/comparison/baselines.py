@@ -41,9 +41,9 @@ from dsstan.models.effect_map import grid
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.result import Fit
 from dsstan.risk.disclosure import RELATIVE, sides, within
-from dsstan.risk.identification import tolerances
 from dsstan.risk.intruder.attacker import planned_release
 from dsstan.risk.intruder.leave_one_out import leave_one_out_precision
+from dsstan.risk.keys.key_variables import tolerances
 from dsstan.table.formulas.formula import ParsedFormula, build_design, parse
 from dsstan.table.problem import Problem
 

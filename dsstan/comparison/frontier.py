@@ -32,11 +32,12 @@ from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import FRONTIER, seed_of, stream
 from dsstan.covariance.approximations import Covariance, choose_covariance
 from dsstan.engines import get_engine
-from dsstan.models.arguments import SamplerKeywords, check_cov_model, settings_of
+from dsstan.models.arguments import check_cov_model, settings_of
 from dsstan.models.fit import fit
 from dsstan.models.flagging.continuous_weights import continuous_weights
 from dsstan.models.flagging.flags import flag_isolated
 from dsstan.models.priors import Priors
+from dsstan.models.request import SamplerKeywords
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights
 from dsstan.risk.intruder.leave_one_out import unrestricted_terms

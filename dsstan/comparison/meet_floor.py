@@ -34,16 +34,18 @@ from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import root_seed, seed_bits
 from dsstan.covariance.latent import require_all_pairs
 from dsstan.covariance.protection import PROTECTIONS, check_protection
-from dsstan.models.arguments import FitKeywords, settings_of
+from dsstan.models.arguments import settings_of
 from dsstan.models.fit import fit
 from dsstan.models.flagging.flags import flag_isolated
+from dsstan.models.request import FitKeywords
 from dsstan.models.result import Fit
 from dsstan.risk.assessment_result import Assessment
+from dsstan.risk.chance_named import least_sd_unnamed
 from dsstan.risk.floors import Floor, FloorLike
 from dsstan.risk.intruder.former import ledger_precision
 from dsstan.risk.intruder.leave_one_out import leave_one_out
 from dsstan.risk.intruder.proxies import proxies_of
-from dsstan.risk.naming import ATTRIBUTION, least_sd_unnamed
+from dsstan.risk.naming import ATTRIBUTION
 from dsstan.table.order_leaks import check_order
 from dsstan.table.problem import Problem, require_complete
 

@@ -19,8 +19,8 @@ from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
+from dsstan.core.files.workspace import keep_private, lasting_folder
 from dsstan.core.seeds import root_seed, seed_of
-from dsstan.core.workspace import keep_private, lasting_folder
 from dsstan.covariance.protection import PROTECTIONS, protection_of
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit

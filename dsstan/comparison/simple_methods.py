@@ -26,13 +26,14 @@ from dsstan.copies.synthesis import synthesise
 from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import InputError, check_count
 from dsstan.core.seeds import root_seed
-from dsstan.models.arguments import FitKeywords, settings_of
+from dsstan.models.arguments import settings_of
 from dsstan.models.fit import fit
+from dsstan.models.request import FitKeywords
 from dsstan.models.result import Fit
 from dsstan.models.weights import isolation_distance
-from dsstan.risk.identification import grid_cells, merged
 from dsstan.risk.intruder.attacker import attack, planned_release
 from dsstan.risk.intruder.leave_one_out import leave_one_out_precision
+from dsstan.risk.keys.key_variables import grid_cells, merged
 from dsstan.table.planes import as_given, with_places
 from dsstan.table.prepare import prepare
 from dsstan.table.problem import Problem, require_complete

@@ -25,9 +25,9 @@ import platformdirs
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import EngineError, InputError
-from dsstan.core.locks import locked_file
-from dsstan.core.private_file import is_own, lasting_folder
-from dsstan.core.workspace import end_processes, private_folder, work_parent
+from dsstan.core.files.locks import locked_file
+from dsstan.core.files.private_file import is_own, lasting_folder
+from dsstan.core.files.workspace import end_processes, private_folder, work_parent
 from dsstan.engines.base import (
     SAMPLER_COLUMNS,
     Advance,

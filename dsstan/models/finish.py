@@ -18,10 +18,11 @@ from dsstan.engines.base import Engine
 from dsstan.engines.programs import Program
 from dsstan.engines.surface_posterior import PosteriorTable
 from dsstan.engines.whitening import whitening
-from dsstan.models.arguments import Request, unrestricted_start
+from dsstan.models.arguments import unrestricted_start
 from dsstan.models.checks.advice import lone_records, repeated_values
 from dsstan.models.checks.conditions import Check, most_flagged, reach_note
 from dsstan.models.checks.verdict import diagnose, protection_notes
+from dsstan.models.request import Request
 from dsstan.models.result import Fit
 from dsstan.models.starts import Begin, initial_values, whitened_starts
 from dsstan.models.wider_range import sd_under_wider_range

@@ -19,11 +19,12 @@ from dsstan.covariance.vecchia.refinement import Refinement
 from dsstan.covariance.vecchia.spread import check_spread, kept_seed, spread
 from dsstan.covariance.window import Window, exact_surface, narrowed_surface
 from dsstan.engines import SamplerSettings, gaussian_engine, refuse_ridge, slow_design
-from dsstan.models.arguments import Request, check_arguments, program_of
+from dsstan.models.arguments import check_arguments, program_of
 from dsstan.models.checks.conditions import at_window
 from dsstan.models.checks.refined import refinement_checks, refinement_notes
 from dsstan.models.finish import finish_fit, run_program
 from dsstan.models.priors import Priors, ResolvedPriors
+from dsstan.models.request import Request
 from dsstan.models.result import Fit
 from dsstan.models.stan_data import natural_data
 from dsstan.models.starts import near_least_squares

@@ -17,7 +17,7 @@ from dsstan.core.seeds import stan_seed
 from dsstan.covariance.likelihood_surface import interpolate
 from dsstan.engines.direct import independent_points
 from dsstan.engines.surface_posterior import PosteriorTable
-from dsstan.models.arguments import Request
+from dsstan.models.request import Request
 
 WIDER = 10.0
 """By which factor the range begins earlier."""

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from dsstan.core.errors import ReleaseError
+from dsstan.core.files.workspace import write_private
 from dsstan.core.optional import needed
-from dsstan.core.workspace import write_private
 
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis

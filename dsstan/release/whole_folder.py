@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.core.private_file import check_parent
-from dsstan.core.workspace import private_folder
+from dsstan.core.files.private_file import check_parent
+from dsstan.core.files.workspace import private_folder
 
 _LATER = "-" * 40
 """As long as what names of temporary folders, and of files in a folder, add."""

@@ -19,7 +19,9 @@ from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError
 from dsstan.covariance.eigenbasis import alone
 from dsstan.models.result import Fit
-from dsstan.risk.assessment_result import Assessment, narrowest, reported
+from dsstan.risk.assessed_numbers import narrowest, reported
+from dsstan.risk.assessment_result import Assessment
+from dsstan.risk.chance_named import check_attribution, least_sd_unnamed
 from dsstan.risk.disclosure import RELATIVE, disclosure, sides
 from dsstan.risk.floors import Floor, FloorLike, as_floor
 from dsstan.risk.intruder.attacker import Attack, attack
@@ -28,7 +30,7 @@ from dsstan.risk.intruder.former import Former, published_before
 from dsstan.risk.intruder.proxies import exact_with_proxies, proxies_of, with_proxies
 from dsstan.risk.intruder.public_files import public_files
 from dsstan.risk.intruder.variance_grid import MOST_RECORDS, integrable
-from dsstan.risk.naming import ATTRIBUTION, check_attribution, least_sd_unnamed, naming
+from dsstan.risk.naming import ATTRIBUTION, naming
 from dsstan.table.column_roles import possible_codes
 from dsstan.table.problem import Problem
 

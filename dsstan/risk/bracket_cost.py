@@ -15,7 +15,8 @@ from dsstan.core.seeds import COMPARISON, seed_of, stream
 from dsstan.covariance.copy_law import projection
 from dsstan.covariance.eigenbasis import alone
 from dsstan.covariance.latent import LatentModel
-from dsstan.models.brackets.fit import BracketedFit, bracketed
+from dsstan.models.brackets.fit import bracketed
+from dsstan.models.brackets.result import BracketedFit
 from dsstan.models.brackets.truncation import truncated_sd
 from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.result import Fit

@@ -86,7 +86,7 @@ def prepare(
     survey_weights
         Column that says how many members of the population each record stands for, not to be
         confused with risk weights. It goes out as it is; :func:`dsstan.utility` and
-        :func:`dsstan.risk.identification.identification` use it, and the model only if the
+        :func:`dsstan.risk.keys.identification.identification` use it, and the model only if the
         formula does.
     heap
         A value that many records share, such as 0: a number, ``"cap"`` for the largest value or

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsstan.core.arrays import Floats, Truths
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.display import Card, Shown
 from dsstan.core.errors import (
     InputError,
@@ -324,3 +324,14 @@ def refuse_heap(problem: Problem) -> None:
             "this takes a response of one law, and this one has a heap: only "
             "dsstan.models.heaps.fit.fit_heaped fits it, and disclosure() and utility() measure it"
         )
+
+
+def record_positions(problem: Problem, records: Sequence[int] | None) -> Indices:
+    """Positions asked for, all if None; refused unless distinct whole numbers below N."""
+    n = problem.n_records
+    rows = np.arange(n) if records is None else np.asarray(records)
+    whole = rows.ndim == 1 and rows.size > 0 and np.issubdtype(rows.dtype, np.number)
+    whole = whole and np.array_equal(rows, np.rint(rows))
+    if not (whole and rows.min() >= 0 and rows.max() < n and np.unique(rows).size == rows.size):
+        raise InputError(f"records must be distinct positions, whole numbers from 0 to {n - 1}")
+    return rows.astype(np.intp)

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 import dsstan as ds
-from dsstan.models.brackets.fit import BracketedFit, fit_bracketed
+from dsstan.models.brackets.fit import fit_bracketed
+from dsstan.models.brackets.result import BracketedFit
 from dsstan.models.result import Fit
 
 Floats = NDArray[np.float64]

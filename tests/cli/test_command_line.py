@@ -20,7 +20,7 @@ import dsstan as ds
 from conftest import small_table
 from dsstan.cli import command_line as cli
 from dsstan.cli.doctor import Finding, examine
-from dsstan.cli.release_screen import WIDTH
+from dsstan.cli.screen_lines import WIDTH
 from dsstan.copies.protect import stage_seeds
 from dsstan.core.errors import InputError
 from dsstan.release.reading import read_table

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from conftest import small_table
-from dsstan.cli.release_screen import WIDTH
+from dsstan.cli.screen_lines import WIDTH
 
 GRID = (
     *("--formula", "log(value) ~ x", "--coords", "east", "north", "--threshold", "0.1"),

@@ -17,19 +17,12 @@ from test_command_line import MODEL, inside  # noqa: F401
 
 import dsstan as ds
 from conftest import case, small_table
-from dsstan.cli import rehearsal as _rehearsal
-from dsstan.cli.dry_run import METHOD, plan_release
-from dsstan.cli.rehearsal import (
-    FEW,
-    FEW_EXACT,
-    MORE_EXACT,
-    SMALL,
-    Rehearsal,
-    _part,
-    _some_rows,
-    estimate_release,
-    rehearse,
-)
+from dsstan.cli.dry_run import estimate as _estimate
+from dsstan.cli.dry_run import rehearsal as _rehearsal
+from dsstan.cli.dry_run.estimate import FEW, FEW_EXACT, MORE_EXACT, estimate_release
+from dsstan.cli.dry_run.plan import METHOD
+from dsstan.cli.dry_run.planning import plan_release
+from dsstan.cli.dry_run.rehearsal import SMALL, Rehearsal, _part, _some_rows, rehearse
 from dsstan.copies.options import ReleaseOptions
 from dsstan.core.errors import InputError
 from dsstan.covariance import approximations
@@ -306,7 +299,7 @@ def test_the_estimate_adds_up_what_the_pieces_took(monkeypatch):
     # a few and more exact records.
     exact = [2.0 + 0.2 * FEW_EXACT, 2.0 + 0.2 * MORE_EXACT]
     times = iter([1.0, 1.0 + 0.5 * (FEW - 1), 7.0, 0.25, *exact, *exact])
-    monkeypatch.setattr(_rehearsal, "_timed", lambda call: (next(times), call()))
+    monkeypatch.setattr(_estimate, "timed", lambda call: (next(times), call()))
     found = estimate_release(rehearsed, 21, 0.75)
     assert found.seconds["reading"] == 0.75
     assert found.seconds["copies"] == 1.0 + 0.5 * 20
@@ -346,7 +339,7 @@ def test_no_exact_posterior_is_counted_of_a_table_that_has_none(monkeypatch):
     """The part could be integrated, the table can't: its estimate was 17 times the run."""
     monkeypatch.setattr(_rehearsal, "SMALL", 40)
     monkeypatch.setattr(variance_grid, "MOST_RECORDS", 60)
-    monkeypatch.setattr(_rehearsal, "_integrals", lambda *_: 1e6)
+    monkeypatch.setattr(_estimate, "_integrals", lambda *_: 1e6)
     for records, counted in ((80, False), (50, True)):
         problem = ds.prepare(table_of(records), "log(value) ~ 1", coords=("s1", "s2"))
         found = estimate_release(rehearse(problem, OPTIONS), 10, 0.0)
@@ -480,7 +473,7 @@ def test_a_rehearsal_that_fails_leaves_the_plan_without_an_estimate(monkeypatch)
     def fail(*arguments, **options):
         raise InputError("no rehearsal")
 
-    monkeypatch.setattr("dsstan.cli.dry_run.rehearse", fail)
+    monkeypatch.setattr("dsstan.cli.dry_run.planning.rehearse", fail)
     with warnings.catch_warnings():
         plan = plan_release(table_of(40), "log(value) ~ 1", OPTIONS, floor=None, target="out")
     assert (plan.estimate, plan.reason) == (None, "no rehearsal")
@@ -502,7 +495,7 @@ def test_a_dry_run_lists_every_column_with_its_role_and_whether_it_goes_out(insi
 
 
 def test_a_plan_of_many_columns_under_stan_names_the_engine_that_is_fast(monkeypatch):
-    monkeypatch.setattr("dsstan.cli.dry_run.rehearse", None)
+    monkeypatch.setattr("dsstan.cli.dry_run.planning.rehearse", None)
     table = small_table(300, seed=9).assign(level=[f"L{k % 50}" for k in range(300)])
     options = replace(OPTIONS, coords=("east", "north"))
     plan = plan_release(table, "log(value) ~ level", options, floor=None, target=Path("out"))

@@ -9,7 +9,7 @@ import pytest
 from test_command_line import inside  # noqa: F401
 
 import dsstan as ds
-from dsstan.cli.release_screen import WIDTH
+from dsstan.cli.screen_lines import WIDTH
 from dsstan.core.errors import DsstanWarning
 from dsstan.release.write import write_release
 from dsstan.risk.placing import placed_within

@@ -14,7 +14,7 @@ from test_secrets import environment as confined
 from test_secrets import job, needles, place, planted_table  # noqa: F401
 
 from conftest import ROOT, small_table
-from dsstan.cli.release_screen import LINES, WIDTH
+from dsstan.cli.screen_lines import LINES, WIDTH
 from dsstan.risk.placing import placed_within
 
 

@@ -11,7 +11,8 @@ import pytest
 from test_verdicts import found, of_severity, release  # noqa: F401
 
 import dsstan as ds
-from dsstan.cli.release_screen import LINES, WIDTH, release_screen, verdict_screen
+from dsstan.cli.release_screen import release_screen, verdict_screen
+from dsstan.cli.screen_lines import LINES, WIDTH
 from dsstan.models.checks.conditions import CONDITIONS, reach_note
 from dsstan.release.publication.ledger import ledger_folder
 from dsstan.release.verdicts import FREE, placing_rows

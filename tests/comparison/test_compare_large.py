@@ -21,10 +21,10 @@ from dsstan.core.errors import InputError
 from dsstan.covariance import latent
 from dsstan.covariance.approximations import PredictiveProcess, Vecchia
 from dsstan.covariance.vecchia import exposure
-from dsstan.risk.attribute import attribute
 from dsstan.risk.intruder import attacker
 from dsstan.risk.intruder.attacker import attack
 from dsstan.risk.intruder.weaker import weak_attack
+from dsstan.risk.keys.attribute import attribute
 
 FAST = {"engine": "embedded", "progress": False, "chains": 2, "warmup": 200, "samples": 300}
 FEW = 36

@@ -26,10 +26,10 @@ from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.counts.fit import fit_counts
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.release.reading import read_release
-from dsstan.risk.identification import identification
 from dsstan.risk.intruder.attacker import attack
 from dsstan.risk.intruder.weaker import weak_attack
 from dsstan.risk.joint_disclosure import joint_disclosure
+from dsstan.risk.keys.identification import identification
 from dsstan.table.formulas.formula import build_design, parse
 
 COORDS = ("east", "north")

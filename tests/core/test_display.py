@@ -114,7 +114,7 @@ def test_no_display_has_the_value_of_a_record(results):
 
 def test_results_below_fit_keep_the_line_of_a_fit():
     from dsstan.models.adaptive.fit import AdaptiveFit
-    from dsstan.models.brackets.fit import BracketedFit
+    from dsstan.models.brackets.result import BracketedFit
     from dsstan.models.counts.fit import CountFit
     from dsstan.models.groups.result import MultivariateFit
 

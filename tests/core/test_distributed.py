@@ -25,7 +25,7 @@ from dsstan.copies.strata import fit_strata
 from dsstan.core.distributed import VERSIONS, check_versions, connect
 from dsstan.core.errors import DsstanWarning, EngineError, InputError, ReleaseError
 from dsstan.core.executors import LocalProcesses, single_threaded
-from dsstan.core.workspace import leftovers, private_folder, remove
+from dsstan.core.files.workspace import leftovers, private_folder, remove
 from dsstan.covariance.approximations import EXACT, Vecchia
 from dsstan.covariance.vecchia.spread import (
     DistributedStatistics,
@@ -453,7 +453,7 @@ import sys
 sys.path[:0] = ["tests", "tests/core"]
 from test_distributed import works
 from dsstan.core.distributed import connect
-from dsstan.core.workspace import private_folder
+from dsstan.core.files.workspace import private_folder
 if __name__ == "__main__":
     with private_folder(), connect(2) as workers:
         print(*workers._pids.values(), flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import leave_out
-from dsstan.core.workspace import leftovers, private_folder
+from dsstan.core.files.workspace import leftovers, private_folder
 
 NO_LOCKS = """
 #include <errno.h>
@@ -36,7 +36,7 @@ from dsstan.engines.cmdstan import _locked
 with _locked(place / "cache" / "one"): print("went on")
 """,
     "a working folder": """
-from dsstan.core.workspace import private_folder
+from dsstan.core.files.workspace import private_folder
 with private_folder(place): print("went on")
 """,
     "a release": """
@@ -123,7 +123,7 @@ def test_of_processes_that_write_one_release_at_once_one_wins_and_it_is_whole(tm
 def test_no_clock_decides_what_is_a_leftover(years, tmp_path):
     """The times of files say anything where a clock was moved or a server's differs."""
     when = time.time() + years * 365.25 * 86400
-    killed = "import os, signal\nfrom dsstan.core.workspace import private_folder\n"
+    killed = "import os, signal\nfrom dsstan.core.files.workspace import private_folder\n"
     killed += "with private_folder(place): os.kill(os.getpid(), signal.SIGKILL)"
     with start(killed, tmp_path) as child:
         child.communicate(timeout=ENDS)

@@ -15,7 +15,7 @@ from test_ledger import copies_of, fit_of
 
 from conftest import leave_out, small_table
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.core.workspace import private_folder, work_parent
+from dsstan.core.files.workspace import private_folder, work_parent
 from dsstan.engines import cmdstan
 from dsstan.release.publication import publish as publication
 from dsstan.release.publication.ledger import open_ledger

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.core.private_file import check_own_file, check_parent, is_own, lasting_folder
-from dsstan.core.workspace import private_folder, work_parent
+from dsstan.core.files.private_file import check_own_file, check_parent, is_own, lasting_folder
+from dsstan.core.files.workspace import private_folder, work_parent
 from dsstan.engines import cmdstan
 from dsstan.release.whole_folder import check_target
 

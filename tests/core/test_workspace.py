@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from dsstan.core import workspace
 from dsstan.core.errors import InputError
-from dsstan.core.places import note_place, noted_places
-from dsstan.core.workspace import (
+from dsstan.core.files import workspace
+from dsstan.core.files.noted_folders import note_place, noted_places
+from dsstan.core.files.workspace import (
     MARKER,
     end_processes,
     leftovers,
@@ -33,7 +33,7 @@ WAIT_SECONDS = 60.0
 
 HOLD = """
 import sys, time
-from dsstan.core.workspace import private_folder
+from dsstan.core.files.workspace import private_folder
 with private_folder(sys.argv[1], name=sys.argv[2]) as folder:
     (folder / "inside").mkdir()
     (folder / "inside" / "data").write_text("1234")

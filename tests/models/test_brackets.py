@@ -16,8 +16,9 @@ from scipy.spatial.distance import cdist
 import dsstan as ds
 from conftest import small_table
 from dsstan.core.errors import DsstanWarning, InputError
-from dsstan.models.brackets.fit import BracketedFit, fit_bracketed
+from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
+from dsstan.models.brackets.result import BracketedFit
 from dsstan.models.brackets.truncation import truncated_normal, truncated_sd
 from dsstan.models.posterior import parameters_at
 from dsstan.models.result import Fit

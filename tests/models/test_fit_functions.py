@@ -21,11 +21,12 @@ from dsstan.core.errors import InputError
 from dsstan.covariance import approximations
 from dsstan.covariance.approximations import EXACT, PredictiveProcess, Vecchia
 from dsstan.models.adaptive.fit import fit_adaptive
-from dsstan.models.arguments import FitKeywords, SamplerKeywords, settings_of
+from dsstan.models.arguments import settings_of
 from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.counts.fit import fit_counts
 from dsstan.models.groups.fit import fit_multivariate
 from dsstan.models.heaps.fit import fit_heaped
+from dsstan.models.request import FitKeywords, SamplerKeywords
 from dsstan.models.result import Fit
 from dsstan.release.write import summary
 from dsstan.risk import targets

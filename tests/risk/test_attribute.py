@@ -16,9 +16,9 @@ from conftest import small_table
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.models.weights import own_weights
-from dsstan.risk.attribute import _posterior, _summary, _unused, attribute, pareto_k
 from dsstan.risk.intruder.attacker import attack
 from dsstan.risk.intruder.leave_one_out import leave_one_out
+from dsstan.risk.keys.attribute import _posterior, _summary, _unused, attribute, pareto_k
 
 EXACT = 1e-8
 """Two ways to one normal law, after a Cholesky factor and a grid of candidates."""
@@ -325,7 +325,7 @@ def test_records_asked_for_are_the_rows_of_all(kept):
 def test_the_interpolated_terms_give_what_each_draw_gives(monkeypatch, kept):
     release = ds.synthesise(kept, 3, seed=1)
     before = attribute(release, records=ROWS, draws=120).records
-    monkeypatch.setattr("dsstan.risk.attribute._NODES", ())
+    monkeypatch.setattr("dsstan.risk.keys.attribute._NODES", ())
     direct = attribute(release, records=ROWS, draws=120).records
     k = before.pop("pareto_k") - direct.pop("pareto_k")
     assert k.abs().max() < 0.01

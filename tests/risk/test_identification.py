@@ -12,7 +12,9 @@ import dsstan as ds
 from dsstan.copies.result import Synthesis
 from dsstan.core.errors import InputError
 from dsstan.models.weights import own_weights
-from dsstan.risk.identification import identification, match, merged, record_positions
+from dsstan.risk.keys.identification import identification, match
+from dsstan.risk.keys.key_variables import merged
+from dsstan.table.problem import record_positions
 
 EXACT = 1e-12
 """Probabilities are ratios of small whole numbers: only rounding may differ."""
@@ -103,7 +105,7 @@ def test_blocks_change_nothing(monkeypatch, block):
     values, truth = rng.integers(0, 6, (4, 30)) * 1.0, rng.integers(0, 6, 30) * 1.0
     keys = rng.integers(0, 3, 30)
     before = match(values, truth, np.ones(30), keys)
-    monkeypatch.setattr("dsstan.risk.identification._BLOCK", block)
+    monkeypatch.setattr("dsstan.risk.keys.identification._BLOCK", block)
     after = match(values, truth, np.ones(30), keys)
     for name in ("right", "ties", "found"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))

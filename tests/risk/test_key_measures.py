@@ -10,7 +10,7 @@ import pytest
 import dsstan as ds
 from dsstan.core.display import WIDTH
 from dsstan.core.errors import InputError
-from dsstan.risk.key_measures import MEASURES, key_measures, measures_of
+from dsstan.risk.keys.key_measures import MEASURES, key_measures, measures_of
 
 # Keys and targets, by hand. Original: a-x, a-x, b-x, c-x, c-y, d-y, e-y, f-x. Copy: a-x, a-x,
 # b-y, c-y, d-y, d-y, e-y, g-x. Numbers: a 0 ... g 6; x 0, y 1.

@@ -14,14 +14,14 @@ import dsstan as ds
 from conftest import ROOT, small_table
 from dsstan.core.errors import DisclosureError, InputError
 from dsstan.release.write import write_release
-from dsstan.risk.naming import (
-    _in_cell,
+from dsstan.risk.chance_named import (
+    chance_in_cell,
     chance_named,
     least_sd_unnamed,
-    naming,
     own_steps,
     surest_named,
 )
+from dsstan.risk.naming import naming
 from dsstan.table.formulas.formula import ResponseTransform
 from mc import z_limit
 
@@ -232,7 +232,7 @@ def test_an_estimate_without_width_at_the_end_of_an_interval_counts_as_within():
     """Two copies that agree, half a step from the value: on the safe side, and no NaN."""
     values, steps = np.array([2.0, 2.0, 2.0]), np.ones(3)
     mean, none = np.array([1.5, 2.5, 3.5]), np.zeros(3)
-    chance = _in_cell(values, steps, mean, none, ResponseTransform("identity"))
+    chance = chance_in_cell(values, steps, mean, none, ResponseTransform("identity"))
     np.testing.assert_array_equal(chance, [1.0, 1.0, 0.0])
 
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.integrate import quad
 from test_identification import release_of
 
-from dsstan.risk.identification import UNSURE, identification
-from dsstan.risk.population import chance_of_lookalikes, chance_sampled
+from dsstan.risk.keys.identification import UNSURE, identification
+from dsstan.risk.keys.population import chance_of_lookalikes, chance_sampled
 
 EXACT = 1e-10
 """Two ways to one integral."""

@@ -19,8 +19,9 @@ from conftest import scalars
 from dsstan.core.errors import DsstanWarning
 from dsstan.engines import SamplerSettings, get_engine
 from dsstan.engines.programs import Program
-from dsstan.models.brackets.fit import TruncatedFit, fit_bracketed
+from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
+from dsstan.models.brackets.result import TruncatedFit
 from dsstan.models.brackets.truncated import bracketed_data
 from dsstan.models.checks.verdict import Verdict
 from mc import (

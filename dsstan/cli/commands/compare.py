@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dsstan.cli.comparison_screen import best_settings, comparison_screen
-from dsstan.cli.dry_run import plan_comparison
+from dsstan.cli.dry_run.planning import plan_comparison
 from dsstan.cli.options import Run, Source, takes
 from dsstan.cli.phases import phases
 from dsstan.cli.screens import say, show_lines
@@ -16,8 +16,8 @@ from dsstan.comparison.frontier import compare
 from dsstan.comparison.frontier_result import Frontier
 from dsstan.copies.options import COPIES, PROTECT, RUN, ReleaseOptions, option
 from dsstan.core.errors import InputError
+from dsstan.core.files.workspace import write_private
 from dsstan.core.progress import phase
-from dsstan.core.workspace import write_private
 from dsstan.covariance.approximations import choose_covariance
 from dsstan.covariance.protection import PROTECTIONS
 from dsstan.release.pictures.plots import plot_frontier, save

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dsstan.cli.options import AsJson
-from dsstan.cli.release_screen import wrapped
+from dsstan.cli.screen_lines import wrapped
 from dsstan.cli.screens import say, show_lines
 from dsstan.cli.session import document, emit
 from dsstan.core.errors import InputError, ReleaseError

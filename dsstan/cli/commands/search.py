@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dsstan.cli.dry_run import Plan, plan_release
+from dsstan.cli.dry_run.plan import Plan
+from dsstan.cli.dry_run.planning import plan_release
 from dsstan.cli.options import Writing
 from dsstan.comparison.floor_search import TRIED
 from dsstan.comparison.meet_floor import MetFloor, protect_to
 from dsstan.copies.options import SEARCH, ReleaseOptions
 from dsstan.copies.protect import prepare_release
 from dsstan.core.errors import InputError
-from dsstan.core.workspace import write_private
+from dsstan.core.files.workspace import write_private
 from dsstan.risk.floors import Floor
 
 TRAIL = "floor_trail.csv"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dsstan.cli.dry_run import Plan
+from dsstan.cli.dry_run.plan import Plan
 from dsstan.cli.job import arguments_of
 from dsstan.cli.options import (
     Run,

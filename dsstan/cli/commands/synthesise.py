@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from dsstan.cli.commands.search import check_search, plan_search, search_release, write_trail
-from dsstan.cli.dry_run import plan_release
+from dsstan.cli.dry_run.planning import plan_release
 from dsstan.cli.exit_codes import exit_code_of
 from dsstan.cli.options import Run, Source, Writing, check_table, takes
 from dsstan.cli.phases import RELEASE_PHASES, SEARCH_PHASES, phases
@@ -22,9 +22,9 @@ from dsstan.release.copy_files import format_for
 from dsstan.release.reading import needed_columns
 from dsstan.release.whole_folder import check_target
 from dsstan.risk.assessment import check_judgeable, measured
+from dsstan.risk.chance_named import check_attribution
 from dsstan.risk.disclosure import check_tolerances
 from dsstan.risk.floors import as_floor
-from dsstan.risk.naming import check_attribution
 from dsstan.table.formulas.formula import parse
 
 

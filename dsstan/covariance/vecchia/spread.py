@@ -29,8 +29,8 @@ from dsstan.core.arrays import Floats
 from dsstan.core.distributed import connect
 from dsstan.core.errors import InputError
 from dsstan.core.executors import Executor, ThisProcess
+from dsstan.core.files.workspace import keep_private, lasting_folder
 from dsstan.core.seeds import root_seed
-from dsstan.core.workspace import keep_private, lasting_folder
 from dsstan.covariance.base import Covariance
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 

@@ -10,10 +10,10 @@ import numpy as np
 from dsstan.core.arrays import Floats
 from dsstan.covariance.correlation import correlation_code
 from dsstan.engines import get_engine
-from dsstan.models.arguments import Request
 from dsstan.models.brackets.limits import Brackets
 from dsstan.models.finish import Run, run_program
 from dsstan.models.priors import ResolvedPriors
+from dsstan.models.request import Request
 from dsstan.models.starts import Begin, Pick, point_near
 from dsstan.table.problem import Problem
 

@@ -18,7 +18,6 @@ from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.vecchia.neighbours import neighbours_of
 from dsstan.covariance.vecchia.site_process import ExactCorrection, SiteProcess, is_near
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.models.arguments import Request
 from dsstan.models.checks.conditions import Check
 from dsstan.models.counts.laplace import Moves, sample
 from dsstan.models.counts.outcomes import Outcome
@@ -26,6 +25,7 @@ from dsstan.models.counts.priors import ResolvedCountPriors
 from dsstan.models.counts.proposal import build_proposal, proposal_nodes
 from dsstan.models.counts.whitened import WhitenedModel
 from dsstan.models.finish import Run, run_program
+from dsstan.models.request import Request
 from dsstan.models.starts import Begin, Pick
 from dsstan.table.problem import Problem
 

@@ -12,7 +12,6 @@ from dsstan.core.arrays import Floats
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import STARTS, stream
 from dsstan.core.spelling import spelled
-from dsstan.models.arguments import Request
 from dsstan.models.checks.conditions import Check
 from dsstan.models.checks.diagnostics import RELIABLE_K, pareto_k
 from dsstan.models.finish import Run
@@ -25,6 +24,7 @@ from dsstan.models.groups.likelihood import (
     VecchiaGroups,
     exact_statistics,
 )
+from dsstan.models.request import Request
 
 LINE = np.linspace(0.04, 0.96, 9)
 """Where between the ends of its range, in logs, phi is held when modes are looked for."""

@@ -15,13 +15,14 @@ from dsstan.covariance.approximations import Covariance, choose_covariance
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.protection import protection_of
 from dsstan.engines import SamplerSettings, get_engine
-from dsstan.models.arguments import Request, check_arguments
+from dsstan.models.arguments import check_arguments
 from dsstan.models.checks.conditions import Check, at_bounds
 from dsstan.models.finish import Run, finish_fit, run_program
 from dsstan.models.groups.direct import run_direct
 from dsstan.models.groups.groups import Groups, not_estimable, read_groups
 from dsstan.models.groups.result import MultivariateFit
 from dsstan.models.priors import Priors, ResolvedPriors
+from dsstan.models.request import Request
 from dsstan.models.starts import Begin, Pick, decay_near
 from dsstan.models.weights import Weights
 from dsstan.table.problem import Problem, require_complete

@@ -22,7 +22,7 @@ from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.protection import protection_of
 from dsstan.engines import SamplerSettings
 from dsstan.models.arguments import covariance_for, unrestricted_start
-from dsstan.models.brackets.fit import BracketedFit, BracketedPredictive
+from dsstan.models.brackets.result import BracketedFit, BracketedPredictive
 from dsstan.models.checks.advice import MOST_TIMES, more_samples
 from dsstan.models.checks.verdict import Verdict
 from dsstan.models.counts.fit import CountFit, CountPredictive, CountPriors, fit_counts

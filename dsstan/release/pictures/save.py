@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dsstan.core.errors import InputError
-from dsstan.core.workspace import write_private
+from dsstan.core.files.workspace import write_private
 
 if TYPE_CHECKING:
     from plotnine import ggplot

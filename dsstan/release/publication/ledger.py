@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from platformdirs import user_state_path
 
 from dsstan.core.errors import InputError
-from dsstan.core.locks import locked_file
-from dsstan.core.private_file import (
+from dsstan.core.files.locks import locked_file
+from dsstan.core.files.private_file import (
     check_own_file,
     check_parent,
     is_own,

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from dsstan._version import __version__
 from dsstan.core.errors import CONTROL, DisclosureError, InputError, ReleaseError
-from dsstan.core.locks import locked_file
-from dsstan.core.private_file import write_private
+from dsstan.core.files.locks import locked_file
+from dsstan.core.files.private_file import write_private
 from dsstan.release.publication.ledger_note import (
     entered,
     is_noted,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dsstan.analysis.marginals import marginals
-from dsstan.core.workspace import write_private
+from dsstan.core.files.workspace import write_private
 from dsstan.release.metadata import synthetic_columns
 from dsstan.release.report import content as _content
 from dsstan.release.report import pictures as _pictures

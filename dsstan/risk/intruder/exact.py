@@ -35,7 +35,6 @@ from dsstan.covariance.eigenbasis import alone
 from dsstan.covariance.latent import require_all_pairs
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
-from dsstan.risk.identification import record_positions
 from dsstan.risk.intruder.attacker import Attack, attack, planned_release
 from dsstan.risk.intruder.noisy_copies import NoisyCopies
 from dsstan.risk.intruder.value_posterior import (
@@ -49,6 +48,7 @@ from dsstan.risk.intruder.value_posterior import (
     spline_of,
 )
 from dsstan.risk.intruder.variance_grid import VarianceGrid
+from dsstan.table.problem import record_positions
 
 __all__ = ["ExactIntruder", "exact_intruder"]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from dsstan.core.errors import DsstanError, ReleaseError, describe_rows
+from dsstan.core.files.workspace import private_folder
 from dsstan.core.spelling import spelled
-from dsstan.core.workspace import private_folder
 from dsstan.table.as_read import Asked, AsRead
 from dsstan.table.columns import plain_index
 from dsstan.table.formats.kinds import Format

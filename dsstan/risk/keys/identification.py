@@ -14,16 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from dsstan.copies.result import Synthesis, require_one_column
 from dsstan.core.arrays import Floats, Indices, Truths
-from dsstan.core.errors import InputError
 from dsstan.models.result import Fit
-from dsstan.risk.disclosure import RELATIVE, check_tolerances, sides
-from dsstan.risk.population import chances, sampling_note
-from dsstan.table.problem import Problem
+from dsstan.risk.disclosure import sides
+from dsstan.risk.keys.key_variables import numbered_keys, numbered_places, numbered_rows, tolerances
+from dsstan.risk.keys.population import chances, sampling_note
 
 TIE = 1e-12
 """Averaged probabilities that differ by less, relatively, are the same sum in another order."""
@@ -132,7 +129,7 @@ class Identification:
         left out, as are groups without records. With survey weights also
         ``expected_match_risk_if_unsure``, for an intruder who doesn't know whether their
         target is in the sample: the sum of T_i / c_i times the chance that the target was
-        sampled (:func:`dsstan.risk.population.chance_of_lookalikes`).
+        sampled (:func:`dsstan.risk.keys.population.chance_of_lookalikes`).
     given
         Whether identification is given: places are keys and exact, and single
         somebody out. No number above then says anything about how safe they are.
@@ -220,10 +217,10 @@ def identification(
     require_one_column(release)
     truth = problem.original()
     tolerance = tolerances(truth, relative, absolute)
-    columns = _keys(problem, keys)
-    known = np.column_stack([columns, _places(problem, coordinates)])
-    group = _numbers(known)
-    exact = _numbers(np.column_stack([columns, problem.site_index]))
+    columns = numbered_keys(problem, keys)
+    known = np.column_stack([columns, numbered_places(problem, coordinates)])
+    group = numbered_rows(known)
+    exact = numbered_rows(np.column_stack([columns, problem.site_index]))
     candidates, alone = np.bincount(group)[group], np.bincount(exact)[exact] == 1
     given = coordinates == "exact" and bool(alone.any())
     flagged = release.fit.flagged
@@ -300,109 +297,3 @@ def _note(coordinates: str | float | None, alone: int, n: int, given: bool) -> s
         f"The numbers hold only for an intruder {seen}. Copies keep exact places, which "
         f"single out {single}: an intruder who knows the address has the record."
     )
-
-
-def tolerances(truth: Floats, relative: float | None, absolute: float | None) -> Floats:
-    """Tolerance of each target, shape (N,), by default 10% of its true value.
-
-    Raises
-    ------
-    InputError
-        If both are given, or one is out of range.
-    """
-    if relative is not None and absolute is not None:
-        raise InputError("give the relative or the absolute tolerance, not both")
-    check_tolerances(relative, None if absolute == np.inf else absolute)
-    if absolute is not None:
-        return np.full(truth.size, float(absolute))
-    return np.asarray((RELATIVE if relative is None else relative) * np.abs(truth))
-
-
-def record_positions(problem: Problem, records: Sequence[int] | None) -> Indices:
-    """Positions asked for, all if None; refused unless distinct whole numbers below N."""
-    n = problem.n_records
-    rows = np.arange(n) if records is None else np.asarray(records)
-    whole = rows.ndim == 1 and rows.size > 0 and np.issubdtype(rows.dtype, np.number)
-    whole = whole and np.array_equal(rows, np.rint(rows))
-    if not (whole and rows.min() >= 0 and rows.max() < n and np.unique(rows).size == rows.size):
-        raise InputError(f"records must be distinct positions, whole numbers from 0 to {n - 1}")
-    return rows.astype(np.intp)
-
-
-def _keys(problem: Problem, keys: Sequence[str]) -> NDArray[np.int64]:
-    """Keys as whole numbers, shape (N, number of keys)."""
-    if isinstance(keys, str):
-        raise InputError(f"keys must be a list of columns, such as [{keys!r}]")
-    if len(set(keys)) < len(keys):
-        raise InputError("a key is named twice")
-    codes = []
-    for name in keys:
-        if name not in problem.table.columns:
-            raise InputError(f"there is no column {name!r} to match on")
-        if name == problem.response:
-            raise InputError(
-                f"{name!r} is synthetic in every copy: what the intruder knows of it is the "
-                "tolerance, not a key"
-            )
-        if name in problem.coord_names:
-            raise InputError(f"{name!r} is a coordinate: say what they know with coordinates=")
-        try:
-            codes.append(pd.factorize(problem.table[name], use_na_sentinel=False)[0])
-        except TypeError:
-            raise InputError(f"column {name!r} holds values that can't be compared") from None
-    shape = (problem.n_records, len(codes))
-    return np.array(codes, dtype=np.int64).reshape(shape[::-1]).T
-
-
-def _places(problem: Problem, coordinates: str | float | None) -> NDArray[np.int64]:
-    """What the intruder knows of the place, as whole numbers, shape (N, 1 or 2)."""
-    if coordinates is None:
-        return np.zeros((problem.n_records, 1), dtype=np.int64)
-    if isinstance(coordinates, str):
-        if coordinates != "exact":
-            raise InputError(f'coordinates must be "exact", a grid size or None; {coordinates!r}')
-        return problem.site_index[:, None]
-    if isinstance(coordinates, bool) or not (np.isfinite(coordinates) and coordinates > 0):
-        raise InputError("the grid size of coordinates must be positive and finite")
-    return grid_cells(problem.sites, float(coordinates))
-
-
-def grid_cells(sites: Floats, size: float) -> NDArray[np.int64]:
-    """Column and row of each site in a square grid from the lower left site, shape (N, 2).
-
-    Raises
-    ------
-    InputError
-        If the grid is so fine that its cells can't be counted.
-
-    Examples
-    --------
-    >>> grid_cells(np.array([[0.0, 1.0], [0.9, 1.0], [1.0, 3.5]]), 1.0)
-    array([[0, 0],
-           [0, 0],
-           [1, 2]])
-    """
-    with np.errstate(over="ignore"):
-        cells = np.floor((sites - sites.min(axis=0)) / size)
-    if not np.all(cells < 2**53):
-        raise InputError("the grid is too fine for coordinates of this size")
-    return np.asarray(cells, dtype=np.int64)
-
-
-def merged(area: Indices, sites: Floats, minimum: int) -> Indices:
-    """Areas joined, smallest first with the nearest mean place, until each has ``minimum``."""
-    area = np.array(area)
-    while True:
-        label, count = np.unique(area, return_counts=True)
-        if count.min() >= minimum or label.size == 1:
-            return area
-        place = np.stack([sites[area == a].mean(axis=0) for a in label])
-        least = int(np.argmin(count))
-        gap = cdist(place[[least]], place)[0]
-        gap[least] = np.inf
-        area[area == label[least]] = label[int(np.argmin(gap))]
-
-
-def _numbers(rows: NDArray[np.int64]) -> Indices:
-    """Number of each distinct row, shape (N,)."""
-    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], dtype=np.intp).ravel()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-from dsstan.core.private_file import write_private
+from dsstan.core.files.private_file import write_private
 
 _MOST = 100
 _LARGEST = 1_000_000

@@ -29,9 +29,9 @@ except ImportError:  # not on Windows, where no leftover is ever taken for one
     fcntl = None  # type: ignore[assignment]
 
 from dsstan.core.errors import InputError
-from dsstan.core.locks import check_locks
-from dsstan.core.places import note_place, noted_places
-from dsstan.core.private_file import check_parent, keep_private, lasting_folder, write_private
+from dsstan.core.files.locks import check_locks
+from dsstan.core.files.noted_folders import note_place, noted_places
+from dsstan.core.files.private_file import check_parent, keep_private, lasting_folder, write_private
 
 __all__ = [
     "Leftover",

@@ -41,9 +41,9 @@ from dsstan.models.posterior import parameters_at, spread_draws
 from dsstan.models.predictive import carried_effect
 from dsstan.models.result import Fit
 from dsstan.risk.disclosure import RELATIVE
-from dsstan.risk.identification import record_positions, tolerances
 from dsstan.risk.intruder.attacker import planned_release
-from dsstan.table.problem import Problem
+from dsstan.risk.keys.key_variables import tolerances
+from dsstan.table.problem import Problem, record_positions
 
 DRAWS, FEWEST = 2000, 50
 """Posterior draws that are reweighted unless others are asked for, and fewest for a Pareto tail."""
