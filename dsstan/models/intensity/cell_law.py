@@ -77,7 +77,8 @@ class PowersOfChances(Protocol):
         cells
             Cells from which records are taken, one at a time, shape (n,).
         taken
-            How many records of ``group`` are taken from each, 0 or more, shape (n,).
+            How many records of ``group`` are taken from each, or with a minus are put there, shape
+            (n,).
         power
             g of each cell, 0 or more, shape (n, C).
 

@@ -130,9 +130,13 @@ class SurfaceLaw:
         power of a chance is that of an intensity over its own.
         """
         total = counts[group].sum() - taken
-        if (total <= 0.0).any() or group not in self.there:
+        left = (total > 0.0) & (group in self.there)
+        if not left.all():
             chance = np.log(self.expected(_emptied(counts, group), group))
-            return np.asarray(power * chance)
+            out: Floats = np.asarray(power * chance, dtype=np.float64)
+            if left.any():
+                out[left] = self.log_powers(counts, group, cells[left], taken[left], power[left])
+            return out
         found, at = self._found(counts, group)
         out = log_rates(found, at, cells, taken, power)
         out -= gammaln(total[:, None] + power)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dsstan.core.arrays import Floats, Indices, Truths
-from dsstan.models.intensity.cell_law import MomentsOfChances, Powers, too_few
+from dsstan.core.arrays import Floats
+from dsstan.models.intensity.cell_law import MomentsOfChances
 from dsstan.risk.places.known import KnownPlaces, Pairs
+from dsstan.risk.places.loneliness import change_of
 from dsstan.risk.places.powers import log_powers, own_log_powers
 
 __all__ = ["Evidence", "evidence_of"]
@@ -55,29 +56,6 @@ class Evidence:
         return weight
 
 
-@dataclass(frozen=True, eq=False)
-class _Change:
-    """How the records that inform a release change with the record in question.
-
-    Attributes
-    ----------
-    taken, taken_fewer
-        Records of its cell that inform the release and would not if it were elsewhere, or in no
-        cell at all, shape (n,).
-    gained
-        Records that would inform it in addition if the record were in cell c, shape (n, C).
-    elsewhere, elsewhere_fewer
-        Whether the records in the cell of a column are lonely without that of the row, which is
-        elsewhere, or in no cell, shape (n, n).
-    """
-
-    taken: Floats
-    taken_fewer: Floats
-    gained: Powers
-    elsewhere: Truths
-    elsewhere_fewer: Truths
-
-
 def evidence_of(known: KnownPlaces, released: Floats) -> list[Evidence]:
     """What copies say about the records of each group that has any.
 
@@ -106,54 +84,6 @@ def evidence_of(known: KnownPlaces, released: Floats) -> list[Evidence]:
     return [one.evidence() for one in sums]
 
 
-def _change(known: KnownPlaces, pairs: Pairs, prior: Floats) -> _Change:
-    k, cells = pairs.group, pairs.cells
-    n, rows = known.everyone[k], np.arange(len(cells))
-    total, least = known.totals[k], known.lonely_below
-    expected = known.law.expected(known.everyone, k)
-    own = prior[rows, cells]
-    near = prior / expected
-    far = _of_others(near, cells)
-
-    two = n[cells] > 1
-    without_two, far_two = np.zeros(len(cells)), np.ones(len(cells))
-    if two.any():
-        here = cells[two]
-        power = np.ones((len(here), len(n)), dtype=np.int16)
-        twice = np.full(len(here), 2.0)
-        rest = np.exp(log_powers(known.law, known.everyone, k, here, twice, power))
-        without_two[two] = rest[np.arange(len(here)), here]
-        far_two[two] = _of_others(rest / expected, here)
-    leaves = too_few((total - 1) * without_two * far / far_two, least)
-    stay = ~pairs.alone & two & ~leaves
-    stay_fewer = ~pairs.alone & two & ~too_few((total - 2) * without_two, least)
-    left, left_fewer = (np.where(one, n[cells] - 1.0, 0.0) for one in (stay, stay_fewer))
-
-    lonely = too_few((total - 1) * prior, least)
-    lonely[rows, cells] = pairs.alone
-    gained = np.where(lonely, 0.0, n + 1.0 - known.informing[k])
-    gained[rows, cells] = np.where(pairs.alone, 0.0, n[cells] - left)
-
-    local = near[:, cells] / far[:, None]
-    total_falls = 1.0 / np.maximum(2.0 - far, np.finfo(float).eps)  # by a second record
-    informing = ~pairs.alone & ~np.eye(len(cells), dtype=bool)
-    away = informing & too_few((total - 1) * own * local, least)
-    fewer = informing & too_few((total - 2) * own * local * total_falls[:, None], least)
-    informs = known.informing[k, cells]
-    gained = np.maximum(gained, 0.0).astype(np.int16)
-    return _Change(informs - left, informs - left_fewer, gained, away, fewer)
-
-
-def _of_others(ratio: Floats, cells: Indices) -> Floats:
-    """Median of each row beside its own cell: how far all chances move with the total, (n,)."""
-    if ratio.shape[1] < 2:
-        return np.ones(len(ratio))
-    out = np.empty(len(ratio))
-    for row, cell in enumerate(cells):
-        out[row] = np.median(np.delete(ratio[row], cell))
-    return out
-
-
 class _Sum:
     """Log expected powers of the chances of one group, summed over the copies."""
 
@@ -161,19 +91,27 @@ class _Sum:
         k, cells = pairs.group, pairs.cells
         self.law, self.pairs = known.law, pairs
         self.prior = known.law.without(known.everyone, k, cells)
-        self.change = _change(known, pairs, self.prior)
-        away = self.change.elsewhere | self.change.elsewhere_fewer
-        self.leaving = np.flatnonzero(away.any(axis=0))
+        change = self.change = change_of(known, pairs, self.prior)
         self.informs = known.informing[k, cells]
-        self.other = np.flatnonzero(self.change.taken != self.change.taken_fewer)
         self.factor = np.zeros_like(self.prior)
-        self.fewer = np.zeros(len(self.other))
-        self.together = np.zeros(len(self.leaving))
-        self.moved = np.zeros((len(cells), len(self.leaving)))
+        self.other = np.flatnonzero(change.taken != change.taken_fewer)
+        self.own_fewer = np.zeros(len(self.other))
+        self.beside_at = np.flatnonzero(change.others)
+        self.beside = np.zeros(len(self.beside_at))
+        self.leaving = np.flatnonzero((change.away | change.fewer).any(axis=0))
+        joining = {j: change.joining(j) for j in np.flatnonzero(pairs.alone).tolist()}
+        self.joining = {j: columns for j, columns in joining.items() if columns.size}
+        self.where = np.zeros((len(self.joining), self.prior.shape[1]), dtype=np.int16)
+        for at, columns in zip(self.where, self.joining.values(), strict=True):
+            at[columns] = 1
+        self.tied = np.zeros(self.where.shape)
+        self.reach = np.array([*self.leaving, *self.joining], dtype=np.intp)
+        self.there = known.everyone[k, cells[self.reach]]
+        self.together = np.zeros(len(self.reach))
+        self.moved = np.zeros((len(cells), len(self.reach)))
         self.exact: dict[int, float] = {}
         if isinstance(known.law, MomentsOfChances):
-            rows = np.flatnonzero(self.change.elsewhere_fewer.any(axis=1))
-            self.exact = dict.fromkeys(rows.tolist(), 0.0)
+            self.exact = dict.fromkeys(np.flatnonzero(change.fewer.any(axis=1)).tolist(), 0.0)
 
     def add(self, counts: Floats, weight: float) -> None:
         """Add what the law says of these counts, as often as ``weight``."""
@@ -183,39 +121,68 @@ class _Sum:
         self.factor += found
         if self.other.size:
             taken = change.taken_fewer[self.other]
-            self.fewer += weight * own_log_powers(law, counts, k, cells[self.other], taken)
-        if self.leaving.size:
-            there = cells[self.leaving]
-            self.together += weight * own_log_powers(
-                law, counts, k, there, self.informs[self.leaving]
-            )
-            once = np.zeros_like(change.gained)
-            once[:, there] = 1
-            left = log_powers(law, counts, k, cells, change.taken, once)[:, there]
-            self.moved += weight * (left - np.log(law.expected(counts, k)[there]))
-
+            self.own_fewer += weight * own_log_powers(law, counts, k, cells[self.other], taken)
+        if self.beside_at.size:
+            at, taken = cells[self.beside_at], change.taken[self.beside_at]
+            others = change.others[self.beside_at]
+            self.beside += weight * own_log_powers(law, counts, k, at, taken, others)
+        if self.reach.size:
+            self._add_elsewhere(counts, weight)
         if isinstance(law, MomentsOfChances):
             for row in self.exact:
-                which = np.append(np.flatnonzero(change.elsewhere_fewer[row]), row)
-                come = self.informs[which]
-                come[-1] = change.taken_fewer[row]
-                less = counts.copy()
-                less[k, cells[which]] -= come
-                self.exact[row] += weight * law.log_moment(less, k, cells[which], come)
+                self.exact[row] += weight * self._all_that_go(law, counts, row)
+
+    def _add_elsewhere(self, counts: Floats, weight: float) -> None:
+        """Add to what is said of the records of other cells, which inform it or not by the place
+        of the record in question."""
+        law, k, cells = self.law, self.pairs.group, self.pairs.cells
+        at, there = cells[self.reach], self.there
+        informs = self.informs[self.reach]
+        self.together += weight * own_log_powers(law, counts, k, at, informs, there)
+        expected = np.log(law.expected(counts, k))
+        once = np.zeros_like(self.change.gained)
+        once[:, at] = 1
+        left = log_powers(law, counts, k, cells, self.change.taken, once)[:, at]
+        self.moved += weight * (left - expected[at])
+        if self.joining:
+            at, there = at[len(self.leaving) :], there[len(self.leaving) :]
+            tie = log_powers(law, counts, k, at, -there, self.where) - expected
+            self.tied += np.where(self.where, weight * tie, 0.0)
+
+    def _all_that_go(self, law: MomentsOfChances, counts: Floats, row: int) -> float:
+        """Log moment of a record and all that inform the counts with it only."""
+        k, cells = self.pairs.group, self.pairs.cells
+        which = np.append(np.flatnonzero(self.change.fewer[row]), row)
+        come = self.informs[which]
+        come[-1] = self.change.taken_fewer[row]
+        less = counts.copy()
+        less[k, cells[which]] -= come
+        return law.log_moment(less, k, cells[which], come)
 
     def evidence(self) -> Evidence:
         """What it comes to."""
-        rows, change = np.arange(len(self.pairs.cells)), self.change
-        present = self.factor[rows, self.pairs.cells].copy()
-        present[self.other] = self.fewer
+        cells, change = self.pairs.cells, self.change
+        rows = np.arange(len(cells))
+        present = self.factor[rows, cells].copy()
+        present[self.other] = self.own_fewer
         # the record of a row goes, and with it those of the columns that it kept from being lonely
-        both = self.together + self.informs[self.leaving] * self.moved
-        more, fewer = (
-            np.maximum(np.where(which[:, self.leaving], both, 0.0).sum(axis=1), 0.0)
-            for which in (change.elsewhere, change.elsewhere_fewer)
-        )  # to first order, so that no less risk is taken from it
-        self.factor[rows, self.pairs.cells] += more
-        present += fewer
+        both = self.together + self.there * self.moved
+        goes = change.fewer[:, self.leaving]
+        more = np.where(goes, both[:, : len(self.leaving)], 0.0).sum(axis=1)
+        present += np.maximum(more, 0.0)  # to first order, so that no less risk is taken from it
         for row, log_ratio in self.exact.items():
             present[row] = log_ratio
+        self._elsewhere(both)
         return Evidence(self.pairs, self.prior, self.factor, present)
+
+    def _elsewhere(self, both: Floats) -> None:
+        """Add the records of other cells that the place of the record in question decides on."""
+        change = self.change
+        for row, column in np.argwhere(change.away[:, self.leaving]):
+            self.factor[row, change.lost(row, self.leaving[column])] -= both[row, column]
+        for row, value in zip(self.beside_at.tolist(), self.beside, strict=True):
+            self.factor[row, change.rejoining(row)] += value
+        for at, (other, columns) in enumerate(self.joining.items()):
+            more = self.tied[at, columns] * (change.gained[:, columns] > 0)
+            more += both[:, [len(self.leaving) + at]]
+            self.factor[:, columns] += np.where(change.kept(other, columns), more, 0.0)

@@ -35,6 +35,8 @@ def log_powers(
         chances[one] = law.without(counts, group, cells[one])
     if (taken == 0).any():
         chances[taken == 0] = law.expected(counts, group)
+    for row in np.flatnonzero(taken < 0):
+        chances[row] = law.expected(_changed(counts, group, cells[row], -taken[row]), group)
     for row in np.flatnonzero(taken > 1):
         less = _changed(counts, group, cells[row], 1.0 - taken[row])
         chances[row] = law.without(less, group, cells[row : row + 1])[0]
@@ -59,13 +61,18 @@ def log_powers(
 
 
 def own_log_powers(
-    law: CellLaw, counts: Floats, group: int, cells: Indices, taken: Floats
+    law: CellLaw,
+    counts: Floats,
+    group: int,
+    cells: Indices,
+    taken: Floats,
+    power: Floats | None = None,
 ) -> Floats:
-    """The same of each cell itself where its power is what is taken from it, shape (n,)."""
+    """The same of each cell itself, shape (n,); by default the power is what is taken from it."""
     rows = np.arange(len(cells))
-    power = np.zeros((len(cells), counts.shape[1]), dtype=np.int16)
-    power[rows, cells] = taken
-    return np.asarray(log_powers(law, counts, group, cells, taken, power)[rows, cells])
+    of_all = np.zeros((len(cells), counts.shape[1]), dtype=np.int16)
+    of_all[rows, cells] = taken if power is None else power
+    return np.asarray(log_powers(law, counts, group, cells, taken, of_all)[rows, cells])
 
 
 def _changed(counts: Floats, group: int, cell: np.signedinteger[Any] | int, by: float) -> Floats:
