@@ -27,6 +27,9 @@ RELEASE_PHASES = (
 SEARCH_PHASES = (*RELEASE_PHASES[:2], "plans", *RELEASE_PHASES[2:])
 """Of a release whose protection is searched for; the last but one come once for each setting."""
 
+PLACED_PHASES = ("reading", "places", "fits", "copies", "disclosure", "writing")
+"""Of a release with synthetic places."""
+
 _PHASE_OF = {"synthesis": "copies", "attack": "disclosure", "compare": "settings"}
 """Where a step is called otherwise than its phase."""
 

@@ -36,8 +36,8 @@ class Known:
     def __init__(self, chances):
         self.chances = chances
 
-    def draw(self, counts, rng):
-        return self.chances
+    def draws(self, counts, number, rng):
+        return np.tile(self.chances, (number, 1, 1))
 
 
 @pytest.fixture(scope="module")

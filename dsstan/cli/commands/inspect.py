@@ -25,6 +25,9 @@ from dsstan.risk.placing import placed_within
 NEEDED = ("summary.json", "settings.json", "risks.csv", "copies.csv")
 """What every confidential part holds; ``flags.csv`` and the draws depend on the fits."""
 
+NEEDED_OF_PLACES = ("summary.json", "settings.json", "places.csv", "cells.parquet")
+"""The same where places are synthetic."""
+
 OTHERS = 0o077
 
 
@@ -90,6 +93,7 @@ def _public(release: PublicRelease) -> dict[str, Any]:
         "combining_rule": metadata["combining_rule"],
         "chain": metadata["chain"],
         "survey_weights": release.survey_weights,
+        "places": metadata.get("places"),
     }
 
 
@@ -105,15 +109,21 @@ def _open_to_others(secret: Path) -> list[str]:
 
 def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What the confidential part says first, once all of it is there."""
-    smoothed = metadata["model"]["protection"] not in ("none", "noise")
-    needed = [*NEEDED, "draws_restricted.parquet", "flags.csv"] if smoothed else [*NEEDED]
+    placed = metadata.get("places")
+    if placed:
+        needed = [*NEEDED_OF_PLACES]
+    else:
+        smoothed = metadata["model"]["protection"] not in ("none", "noise")
+        needed = [*NEEDED, "draws_restricted.parquet", "flags.csv"] if smoothed else [*NEEDED]
     missing = [name for name in needed if not (secret / name).is_file()]
     if missing:
         raise InputError(f"{secret} lacks {', '.join(missing)}: the release is not whole")
     try:
         summary = json.loads((secret / "summary.json").read_text(encoding="utf-8"))
-        same = [summary["records"], summary["copies"]] == [metadata["records"], metadata["copies"]]
-        if not same:
+        keys = ["records", "copies"]
+        if placed and placed["number"] == "drawn":
+            keys = ["copies"]  # each copy has a number of its own, which is not the table's
+        if [summary[key] for key in keys] != [metadata[key] for key in keys]:
             raise InputError(
                 f"{secret / 'summary.json'} is of another release than the public part: records or "
                 "copies differ"
@@ -128,6 +138,8 @@ def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
                 "accepted_below_floor",
             )
         }
+        if placed:
+            return _steward_of_places(summary, words)
         return {
             "dataset": summary["dataset"],
             "sites": summary["sites"],
@@ -149,6 +161,24 @@ def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"{secret / 'summary.json'} is damaged ({type(error).__name__}): restore the release"
         ) from None
+
+
+def _steward_of_places(summary: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a release with synthetic places."""
+    verdict, attacker = summary["verdict"], summary["attacker"]
+    return {
+        "dataset": summary["dataset"],
+        "sites": summary["sites"],
+        **words,
+        "passed": verdict["passed"],
+        "conditions": list(dict.fromkeys(str(c["condition"]) for c in verdict["conditions"])),
+        "records": int(summary["records"]),
+        "flagged": max(map(int, summary["flagged"]), default=0),
+        "lonely": int(summary["lonely"]),
+        "cells": int(summary["cells"]),
+        "limits": None if attacker is None else attacker["floor"],
+        **dict.fromkeys(("smallest_sd", "weakest_within", "floor", "report")),
+    }
 
 
 def _floor(floor: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -196,7 +226,11 @@ def _show(found: Mapping[str, Any]) -> None:
     )
     if disclosure != "MET" and mine["disclosure_reason"]:
         _line("", mine["disclosure_reason"], "yellow")
-    _line("Flagged", f"{mine['flagged']} of {found['public']['records']} records")
+    records = mine.get("records", found["public"]["records"])
+    _line("Flagged", f"{mine['flagged']} of {records} records")
+    if "lonely" in mine:
+        _line("Lonely", f"{mine['lonely']} of {records} places, on {mine['cells']} cells")
+        _line("Limits", mine["limits"] or "none was asked for, of presence or finding")
     within, sd, floor = (mine[name] for name in ("weakest_within", "smallest_sd", "floor"))
     if within is not None:
         _line(
@@ -227,19 +261,33 @@ def _show_public(found: Mapping[str, Any]) -> None:
     say(f"{'Release:':<13}{found['path']} ({' and '.join(found['parts'])})")
     made = f"made by {public['software']}"
     _line("Records", f"{public['records']}, {public['copies']} copies, {made}")
-    columns = ", then ".join(public["synthetic_columns"])
-    _line("Synthetic", f"{columns}; all other columns are as collected")
+    _line("Synthetic", _synthetic(public))
+    if public["places"] is not None:
+        _line("Places", f"{public['places']['kind']}, {public['places']['at']}")
     if public["survey_weights"] is not None:
         _line("Weights", f"survey weights in {public['survey_weights']}, as collected")
-    steps = public["chain"] or [{"model": model}]
+    steps = public["chain"] or ([] if model is None else [{"model": model}])
     for number, step in enumerate(steps, 1):
         mark = f" {number}" if len(steps) > 1 else ""
         own = step["model"]
         _line(f"Model{mark}", f"{own['formula']}; {own['outcome']}; {own['spatial_effect']}")
         _line(f"Protection{mark}", f"{own['protection']}, carrying {own['effect']}")
-    _line("Distance", f"{model['distance']}, in {model['unit']}s")
+    if model is not None:
+        _line("Distance", f"{model['distance']}, in {model['unit']}s")
     _line("Rounding", public["rounding"])
     _line("Combine by", public["combining_rule"] or "nothing, there is one copy")
+
+
+def _synthetic(public: Mapping[str, Any]) -> str:
+    """Which columns are synthetic, in words."""
+    columns, places = ", then ".join(public["synthetic_columns"]), public["places"]
+    if places is None:
+        return f"{columns}; all other columns are as collected"
+    if places["kind"] == "population":
+        return "every column"
+    if public["model"] is None:
+        return "the places; all other columns are as collected"
+    return f"the places, then {columns}; all other columns are as collected"
 
 
 def _line(label: str, text: str, style: str | None = None) -> None:

@@ -61,6 +61,14 @@ EXAMPLES: dict[str, Any] = {
     "neighbours": NEIGHBOURS,
     "reason": "agreed with the data owner",
     "ledger": "ledger",
+    "mask": "area.gpkg",
+    "addresses": "addresses.csv",
+    "cells": 1000,
+    "places_groups": ["kind"],
+    "number": "kept",
+    "accept_place": ["district"],
+    "presence": 3.0,
+    "finding": 0.1,
 }
 """For options without a default; of the others the example is a number of their type."""
 

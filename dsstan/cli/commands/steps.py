@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dsstan.cli.commands.placed import (
+    addresses_of,
+    check_placed,
+    judge_and_write,
+    placed_plan,
+    write_and_print,
+)
 from dsstan.cli.dry_run.plan import Plan
 from dsstan.cli.job import arguments_of
 from dsstan.cli.options import (
@@ -19,11 +26,12 @@ from dsstan.cli.options import (
     check_table,
     signature_of,
 )
-from dsstan.cli.phases import phases
+from dsstan.cli.phases import PLACED_PHASES, phases
 from dsstan.cli.print_release import print_steps
 from dsstan.cli.session import SESSION
 from dsstan.copies.chain import check_chain, check_columns
 from dsstan.copies.options import SAMPLER, ReleaseOptions, option
+from dsstan.copies.placed import PlacesOptions, draw_placed
 from dsstan.copies.protect import draw_release, prepare_release, stage_seeds
 from dsstan.copies.result import Synthesis
 from dsstan.copies.step_models import StepModel
@@ -48,8 +56,9 @@ class _OfAChain:
 _HEAD = signature_of(
     "table coords out_folder sep decimal thousands encoding na layer crs distance survey_weights "
     "household copies seed engine format chains warmup samples adapt_delta accept_failed strict "
-    "publish accept_proxy csv_text no_report workdir ledger time",
-    *(_OfAChain, Source, ReleaseOptions, Writing, Run),
+    "publish accept_proxy csv_text no_report workdir ledger time places mask addresses cells "
+    "surface lonely places_groups number accept_place presence finding",
+    *(_OfAChain, Source, ReleaseOptions, Writing, PlacesOptions, Run),
 )
 """What stands above the steps."""
 
@@ -104,10 +113,14 @@ def run_chain(content: Mapping[str, Any], path: Path, how: Run) -> None:
     """
     head = _head(content, path)
     writing, options = built(Writing, head), built(ReleaseOptions, head)
+    places = built(PlacesOptions, head)
     steps = _steps(content["steps"], head, path)
     target = check_target(writing.out_folder)
     format_for(writing.format, None)
     SESSION.targets.append(target)
+    if places.synthetic:
+        _run_placed(head, steps, writing, places, how)
+        return
     names = [step.name for step in steps]
     with phases(["reading"] if how.dry_run else ["reading", *names, "writing"]):
         problems = _prepared(head, steps)
@@ -124,6 +137,37 @@ def run_chain(content: Mapping[str, Any], path: Path, how: Run) -> None:
         as_json=how.as_json,
         verbose=how.verbose,
     )
+
+
+def _run_placed(
+    head: Mapping[str, Any],
+    steps: list[_Step],
+    writing: Writing,
+    places: PlacesOptions,
+    how: Run,
+) -> None:
+    """Make the release with synthetic places that a job with steps describes."""
+    target, options = check_target(writing.out_folder), steps[-1].options
+    for step in steps:
+        with _named(step.name):
+            check_placed(step.options, writing)
+    with phases(("reading",) if how.dry_run else PLACED_PHASES):
+        problems = _prepared(head, steps, places.columns)
+        with phase("reading"):
+            mask = places.mask_for(problems[-1], addresses_of(built(TableFile, head), places))
+        if not how.dry_run:
+            pairs = zip(steps, problems, strict=True)
+            runs = [
+                (step.model.fit_of(problem, step.options), step.options) for step, problem in pairs
+            ]
+            root = root_seed(options.seed)
+            release = draw_placed(runs, problems[-1], places, mask, root)
+            found, refused = judge_and_write(release, writing, places)
+    if how.dry_run:
+        plan = placed_plan(problems, options, places, mask.n_cells, target)
+        plan.show("run", as_json=how.as_json)
+        return
+    write_and_print(release, found, target, refused, how)
 
 
 def chain_folders(content: Mapping[str, Any], path: Path) -> tuple[Path | None, Path | None]:
@@ -153,10 +197,13 @@ def _steps(given: Any, head: Mapping[str, Any], path: Path) -> list[_Step]:
     return steps
 
 
-def _prepared(head: Mapping[str, Any], steps: list[_Step]) -> list[Problem]:
-    """The problems of the steps, checked as a chain."""
+def _prepared(
+    head: Mapping[str, Any], steps: list[_Step], beside: Sequence[str] = ()
+) -> list[Problem]:
+    """The problems of the steps, checked as a chain; ``beside`` are further columns to read."""
     with phase("reading"):
         used = set().union(*(needed_columns(step.formula, head["coords"]) for step in steps))
+        used |= set(beside)
         for step in steps:
             used |= {*step.model.other_columns, *step.options.columns_beside_formula}
         table = built(TableFile, head).read_used(used)

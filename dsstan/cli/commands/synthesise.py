@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from dsstan.cli.commands.placed import synthesise_placed
 from dsstan.cli.commands.search import check_search, plan_search, search_release, write_trail
 from dsstan.cli.dry_run.planning import plan_release
 from dsstan.cli.exit_codes import exit_code_of
@@ -14,6 +15,7 @@ from dsstan.cli.phases import RELEASE_PHASES, SEARCH_PHASES, phases
 from dsstan.cli.print_release import print_refused, print_release
 from dsstan.cli.session import SESSION
 from dsstan.copies.options import SEARCH, ReleaseOptions
+from dsstan.copies.placed import PlacesOptions
 from dsstan.copies.protect import prepare_release, release_of
 from dsstan.core.errors import ConvergenceError, DisclosureError
 from dsstan.core.progress import phase
@@ -34,10 +36,16 @@ from dsstan.table.formulas.formula import parse
     "protection engine format absolute chains warmup samples adapt_delta cov_model covariance "
     "neighbours phi_bounds time time_decay group_share accept_failed strict rounding missing heap "
     "range imputations hide_gaps publish csv_text accept_proxy floor attribution "
-    "accept_below_floor reason no_report by_row_groups workdir ledger dry_run as_json verbose"
+    "accept_below_floor reason places mask addresses cells surface lonely places_groups number "
+    "accept_place presence finding no_report by_row_groups workdir ledger dry_run as_json verbose"
 )
-def synthesise(source: Source, options: ReleaseOptions, writing: Writing, how: Run) -> None:
+def synthesise(
+    source: Source, options: ReleaseOptions, writing: Writing, places: PlacesOptions, how: Run
+) -> None:
     """Make a release from a confidential table."""
+    if places.synthetic:
+        synthesise_placed(source, options, writing, places, how)
+        return
     target = check_target(writing.out_folder)
     format_for(writing.format, None, by_row_groups=options.by_row_groups)
     floor = as_floor(writing.floor)

@@ -24,9 +24,10 @@ from dsstan.copies.places.columns import group_table, kept_columns, made_columns
 from dsstan.copies.places.result import MOVED, NUMBERS, POPULATION, PlacedRelease
 from dsstan.copies.places.scatter import Grid, cells_drawn, find_grid, group_sizes, places_in
 from dsstan.core.arrays import Floats, Indices
-from dsstan.core.errors import DsstanWarning, InputError, check_count
+from dsstan.core.errors import ConvergenceError, DsstanWarning, InputError, check_count
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import PLACES, root_seed, seed_bits, stream
+from dsstan.core.spelling import spelled
 from dsstan.covariance.new_places import check_carries_on, effect_at
 from dsstan.models.intensity.result import Intensity
 from dsstan.models.posterior import spread_draws
@@ -201,6 +202,22 @@ def _table_of(intensity: Intensity, fits: tuple[Fit, ...], problem: Problem | No
     return found
 
 
+def _check_intensity(intensity: Intensity, how: Drawing) -> None:
+    """Refuse an intensity whose fits did not pass.
+
+    Raises ConvergenceError if so.
+    """
+    for kind, fit in intensity.fits.items():
+        failed = () if how.accept_failed else fit.verdict.failures
+        against = (*failed, *(fit.verdict.warnings if how.strict else ()))
+        if against:
+            reasons = "\n".join(f"  {check}" for check in against)
+            raise ConvergenceError(
+                f"the {kind} fit of the intensity did not pass, so no place is drawn:\n{reasons}\n"
+                f"Correct it, or accept what failed with {spelled('accept_failed', True)}"
+            )
+
+
 @dataclass(frozen=True)
 class _Column:
     """How one column is drawn."""
@@ -251,6 +268,7 @@ class _Source:
         self.root = root_seed(how.seed)
         self.grid: Grid = find_grid(problem, how.rounding, self.root)
         self.steps = []
+        _check_intensity(intensity, how)
         for fit in fits:
             check_release(fit, self.copies, how)
             digits = find_digits(fit, self.root) if how.rounding == "auto" else None
@@ -274,18 +292,24 @@ class _Source:
         label = "\0".join([places, number, *(s.fit.problem.formula for s in self.steps)])
         children = stream(self.root, PLACES, label.encode(errors="surrogatepass"))
         tables, sites, counts, beyond = [], [], [], 0
+        first, *each = children.spawn(1 + self.copies)
+        intensity = self.intensity
+        chances = intensity.law.draws(
+            intensity.informing, self.copies, np.random.default_rng(first)
+        )
         with (
             threadpool_limits(limits=1, user_api="blas"),
             progress_bar("synthesis", self.how.progress) as advance,
         ):
-            for copy, child in enumerate(children.spawn(self.copies)):
+            for copy, child in enumerate(each):
                 streams = [np.random.default_rng(one) for one in child.spawn(3 + len(self.steps))]
                 of = groups
                 if of is None:
-                    sizes = group_sizes(self.intensity, number, streams[0])
+                    sizes = group_sizes(intensity, number, streams[0])
                     of = np.repeat(np.arange(len(sizes)), sizes)
                 rows = frame if groups is not None else frame.iloc[of].reset_index(drop=True)
-                table, at, cells, over = self._one(copy, rows, of, streams[1:])
+                cells = cells_drawn(chances[copy], of, streams[0])
+                table, at, over = self._one(copy, rows, cells, streams[1:])
                 tables.append(table)
                 sites.append(at)
                 counts.append(self._counted(of, cells))
@@ -313,15 +337,13 @@ class _Source:
         )
 
     def _one(
-        self, copy: int, frame: pd.DataFrame, groups: Indices, streams: list[np.random.Generator]
-    ) -> tuple[pd.DataFrame, Floats, Indices, int]:
-        """One copy: its table and planar sites in their order, cells in that of ``groups``, and
-        how many values its columns could not hold."""
+        self, copy: int, frame: pd.DataFrame, cells: Indices, streams: list[np.random.Generator]
+    ) -> tuple[pd.DataFrame, Floats, int]:
+        """One copy: its table and planar sites in their order, and how many values its columns
+        could not hold."""
         where, shuffle, *values = streams
-        intensity, beyond = self.intensity, 0
-        chances = intensity.law.draw(intensity.informing, where)
-        cells = cells_drawn(chances, groups, where)
-        coords, sites = places_in(self.problem, intensity, cells, self.grid, where)
+        beyond = 0
+        coords, sites = places_in(self.problem, self.intensity, cells, self.grid, where)
         table = with_places(self.problem, frame, coords)
         for step, rng in zip(self.steps, values, strict=True):
             problem = step.fit.problem
@@ -331,7 +353,7 @@ class _Source:
         order = shuffle.permutation(len(table))
         table = table[self.columns].iloc[order].reset_index(drop=True)
         table.attrs = {}
-        return table, sites[order], cells, beyond
+        return table, sites[order], beyond
 
     def _counted(self, groups: Indices, cells: Indices) -> Floats:
         """Places by group and cell, shape (K, C)."""

@@ -93,6 +93,7 @@ def placed_summary(
         "disclosure_reason": why,
         "accepted_below_floor": accepted,
         "verdict": {
+            "passed": placed_verdict(release) != "failed",
             "conditions": conditions,
             "warnings": [str(one["condition"]) for one in conditions],
         },

@@ -1,0 +1,168 @@
+"""``dsstan synthesise`` and ``dsstan run`` where places are synthetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dsstan.cli.dry_run.plan import Plan
+from dsstan.cli.options import Run, Source, TableFile, Writing, check_table
+from dsstan.cli.phases import PLACED_PHASES, phases
+from dsstan.cli.placed_screen import print_placed
+from dsstan.cli.session import SESSION
+from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.placed import PlacesOptions, draw_placed
+from dsstan.copies.places.result import PlacedRelease
+from dsstan.copies.protect import prepare_release
+from dsstan.copies.step_models import StepModel
+from dsstan.core.errors import DisclosureError, InputError
+from dsstan.core.progress import phase
+from dsstan.core.seeds import root_seed
+from dsstan.core.spelling import spelled
+from dsstan.release.acceptance import check_reason
+from dsstan.release.copy_files import format_for
+from dsstan.release.placed.write import write_placed
+from dsstan.release.reading import needed_columns, read_table
+from dsstan.release.whole_folder import check_target
+from dsstan.risk.places.assessment import assess_places
+from dsstan.risk.places.result import PlaceAssessment
+from dsstan.table.formulas.formula import parse
+from dsstan.table.problem import Problem
+
+__all__ = [
+    "addresses_of",
+    "check_placed",
+    "judge_and_write",
+    "placed_plan",
+    "synthesise_placed",
+    "write_and_print",
+]
+
+
+def synthesise_placed(
+    source: Source,
+    options: ReleaseOptions,
+    writing: Writing,
+    places: PlacesOptions,
+    how: Run,
+) -> None:
+    """Make a release with synthetic places from a confidential table."""
+    target = check_target(writing.out_folder)
+    format_for(writing.format, None)
+    check_placed(options, writing)
+    check_reason(writing.accept_below_floor, writing.reason)
+    SESSION.targets.append(target)
+    with phases(("reading",) if how.dry_run else PLACED_PHASES):
+        with phase("reading"):
+            used = needed_columns(source.formula, options.coords or ())
+            used = used.union(options.columns_beside_formula, places.columns)
+            table = source.read_used(used)
+            check_table(table, used, options, writing, {parse(source.formula).response})
+            problem = prepare_release(table, source.formula, options)
+            mask = places.mask_for(problem, addresses_of(source, places))
+        if how.dry_run:
+            plan = placed_plan([problem], options, places, mask.n_cells, target)
+        else:
+            model = StepModel()
+            runs = [(model.fit_of(problem, options), options)]
+            release = draw_placed(runs, problem, places, mask, root_seed(options.seed))
+            found, refused = judge_and_write(release, writing, places)
+    if how.dry_run:
+        plan.show("synthesise", as_json=how.as_json)
+        return
+    write_and_print(release, found, target, refused, how)
+
+
+def addresses_of(source: TableFile, places: PlacesOptions) -> pd.DataFrame | None:
+    """The table of the file of addresses, written as the table is; None where there is none."""
+    if places.addresses is None:
+        return None
+    same = places.addresses.suffix == source.table.suffix
+    return read_table(places.addresses, dialect=source.dialect if same else None)
+
+
+def check_placed(options: ReleaseOptions, writing: Writing) -> None:
+    """Refuse, before any sampling, what synthetic places do not have.
+
+    Raises InputError if so.
+    """
+    options.refuse_search()
+    values = (
+        "is about the values of records at their own places; places have presence and finding, and "
+        "dsstan.risk.places.assessment.values_as_if_kept has the intruder of values"
+    )
+    other = "is for places that are kept"
+    for name, given, why in (
+        ("floor", writing.floor, values),
+        ("attribution", writing.attribution, values),
+        ("absolute", writing.absolute, values),
+        ("imputations", options.imputations, other),
+        ("hide_gaps", options.hide_gaps, other),
+        ("by_row_groups", options.by_row_groups, other),
+        ("heap", options.heap, other),
+        ("range", options.range, other),
+        ("time", options.time, other),
+    ):
+        if given is not None and given is not False:
+            raise InputError(f"{spelled(name, given)} {why}: leave it out")
+    if options.missing != "refuse":
+        raise InputError(f"{spelled('missing', options.missing)} {other}: leave it out")
+
+
+def placed_plan(
+    problems: Sequence[Problem],
+    options: ReleaseOptions,
+    places: PlacesOptions,
+    cells: int,
+    target: Path,
+) -> Plan:
+    """What a run would do."""
+    what: dict[str, Any] = {
+        "records": problems[0].n_records,
+        "sites": problems[0].n_sites,
+        "places": places.places,
+        "cells": cells,
+        "copies": options.copies,
+        "folder": str(target),
+        "models": [problem.formula for problem in problems],
+    }
+    return Plan(what, None, "a release with synthetic places is not rehearsed")
+
+
+def judge_and_write(
+    release: PlacedRelease, writing: Writing, places: PlacesOptions
+) -> tuple[PlaceAssessment, DisclosureError | None]:
+    """What intruders learn of places, and why the release was not written, if it was not."""
+    with phase("disclosure"):
+        found = assess_places(release, presence=places.presence, finding=places.finding)
+    with phase("writing"):
+        try:
+            write_placed(
+                release,
+                writing.out_folder,
+                format=writing.format,
+                csv_text=writing.csv_text,
+                assessment=found,
+                accept_below_floor=writing.accept_below_floor,
+                reason=writing.reason,
+            )
+        except DisclosureError as error:
+            return found, error
+    return found, None
+
+
+def write_and_print(
+    release: PlacedRelease,
+    found: PlaceAssessment,
+    target: Path,
+    refused: DisclosureError | None,
+    how: Run,
+) -> None:
+    """Print the screen of a release, or of one that was refused, and raise why."""
+    written = None if refused is not None else target
+    print_placed(release, found, written, as_json=how.as_json, verbose=how.verbose)
+    if refused is not None:
+        raise refused

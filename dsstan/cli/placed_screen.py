@@ -1,0 +1,108 @@
+"""What the command line prints of a release with synthetic places: a few plain lines."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from dsstan.cli.print_release import summary_of
+from dsstan.cli.release_screen import COLOURS, ScreenLine, wrapped
+from dsstan.cli.screens import say, show_lines
+from dsstan.cli.session import document, emit
+from dsstan.copies.places.result import MOVED, PlacedRelease
+from dsstan.core.display import per_cent
+from dsstan.release.placed.confidential import conditions_of, placed_verdict
+from dsstan.release.verdicts import FIT_WORDS, FREE
+from dsstan.risk.places.result import PlaceAssessment
+
+__all__ = ["placed_screen", "print_placed"]
+
+_FIT = {"ok": "ok", "warned": "warning", "failed": "failure"}
+_JUDGED = {"met": "ok", "not judged": "warning", "missed": "failure"}
+
+
+def print_placed(
+    release: PlacedRelease,
+    found: PlaceAssessment,
+    target: Path | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Print the screen, or one JSON document of a release that was written."""
+    if as_json:
+        if target is not None:
+            folders = {name: target / name for name in ("public", "confidential")}
+            emit(
+                document(
+                    "synthesise",
+                    confidential=True,
+                    dry_run=False,
+                    paths={"release": target, **folders},
+                    summary=summary_of(target),
+                )
+            )
+        return
+    show_lines(placed_screen(release, found, target))
+    if verbose:
+        for fit in release.fits:
+            say(str(fit))
+        for line in str(found).splitlines():
+            say(line)
+
+
+def placed_screen(
+    release: PlacedRelease, found: PlaceAssessment, target: Path | None
+) -> list[ScreenLine]:
+    """The verdicts, what intruders learn of places, the columns and what to do next."""
+    fit, judged = placed_verdict(release), found.verdict.lower()
+    unmet = ", ".join(dict.fromkeys(str(one["condition"]) for one in conditions_of(release)))
+    lines = wrapped(f"FIT: {FIT_WORDS[fit]}" + (f": {unmet}" if unmet else ""), COLOURS[_FIT[fit]])
+    lines += wrapped(f"DISCLOSURE: {found.verdict}: {found.why}", COLOURS[_JUDGED[judged]])
+    good = fit == "ok" and judged == "met"
+    refuse = fit == "failed" or judged == "missed"
+    answer = FREE if good else "Do not publish as it is" if refuse else "Publish only with a reason"
+    lines += [ScreenLine(answer, "bold")]
+    for text in (_places_line(release), *_risk_lines(release, found), _columns_line(release)):
+        lines += wrapped(text)
+    if target is not None:
+        to = shlex.quote(str(target.parent / f"{target.name}-public"))
+        lines += [
+            ScreenLine(f"Release: {target}"),
+            ScreenLine(f"To publish: dsstan publish {shlex.quote(str(target))} --to {to}"),
+        ]
+    return lines
+
+
+def _places_line(release: PlacedRelease) -> str:
+    intensity = release.intensity
+    what = (
+        "each record at a synthetic place, its covariates kept"
+        if release.places == MOVED
+        else f"synthetic populations, the number of records {release.number}"
+    )
+    return (
+        f"{release.copies} copies, {what}; {intensity.mask.n_cells} cells, "
+        f"{int(intensity.lonely.sum())} of {intensity.n_records} records lonely"
+    )
+
+
+def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
+    """What the two intruders come to for the record that is worst off."""
+    what = "address" if found.addresses else "cell"
+    chance, before = found.chance.max(), found.chance_before.max()
+    lines = [
+        f"Somebody who knows a person and everybody else finds their {what} with a chance of "
+        f"{per_cent(chance)} at most ({per_cent(before)} without the release)"
+    ]
+    if found.presence_hidden:
+        lines.append(f"Largest Bayes factor of presence: {found.bayes_factor.max():.3g}")
+    else:
+        lines.append("Moved places do not hide who is in the table: covariates are kept")
+    return lines
+
+
+def _columns_line(release: PlacedRelease) -> str:
+    names = ", ".join(map(str, release.tables[0].columns))
+    left = f"; not published: {', '.join(release.left_out)}" if release.left_out else ""
+    return f"Published: {names} (synthetic: {', '.join(release.synthetic)}){left}"

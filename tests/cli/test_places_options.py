@@ -1,0 +1,163 @@
+"""Synthetic places through the command line and job files."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from placed_tables import homes
+from test_command_line import inside  # noqa: F401
+
+from dsstan.copies.placed import PlacesOptions
+from dsstan.core.errors import InputError
+from dsstan.release.reading import read_release
+
+MODEL = ("homes.csv", "--formula", "log(price) ~ size", "--coords", "x", "y")
+QUICK = (
+    "--distance",
+    "planar",
+    "--seed",
+    "5",
+    "--engine",
+    "direct",
+    "--copies",
+    "3",
+    "--surface",
+    "none",
+)
+MOVED = ("synthesise", *MODEL, *QUICK, "--places", "moved", "--places-groups", "kind")
+
+JOB = """
+table = "homes.csv"
+coords = ["x", "y"]
+distance = "planar"
+out = "out"
+copies = 3
+places = "population"
+addresses = "addresses.csv"
+cells = 30
+surface = "none"
+places_groups = ["kind"]
+engine = "direct"
+seed = 5
+[[steps]]
+formula = "size ~ x + kind"
+threshold = 0.06
+[[steps]]
+formula = "log(price) ~ size + x"
+"""
+
+
+def addresses():
+    """A public list that holds the homes."""
+    return pd.concat([homes(200), homes(900, seed=7)])[["x", "y"]]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    geopandas, shapely = pytest.importorskip("geopandas"), pytest.importorskip("shapely")
+    monkeypatch.chdir(tmp_path)
+    homes(200).to_csv("homes.csv", index=False)
+    addresses().to_csv("addresses.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the square has no CRS, as the table has none
+        geopandas.GeoSeries([shapely.box(0, 0, 1, 1)]).to_file("area.gpkg")
+    return tmp_path
+
+
+def test_places_move_within_the_polygons_of_a_file(inside, here):  # noqa: F811
+    made = inside(*MOVED, "--mask", "area.gpkg", "--cells", "36", "--out", "out")
+    assert made.returncode == 0, made.stderr
+    assert "DISCLOSURE: NOT JUDGED" in made.stdout
+    assert "Publish only with a reason" in made.stdout
+    assert "3 copies, each record at a synthetic place" in made.stdout
+    assert len(made.stdout.splitlines()) <= 20
+    assert all(len(line) <= 80 for line in made.stdout.splitlines() if str(here) not in line)
+    release = read_release(here / "out")
+    assert release.places == "moved"
+    places = release.copies[0][["x", "y"]].to_numpy()
+    assert ((places >= 0) & (places <= 1)).all()
+    summary = json.loads((here / "out" / "confidential" / "summary.json").read_text())
+    assert summary["cells"] == 36
+    assert "lonely-values" not in summary["verdict"]["warnings"]  # lonely ones are flagged too
+    assert summary["lonely"] > 0
+
+
+def test_inspect_says_what_such_a_release_is(inside, here):  # noqa: F811
+    assert inside(*MOVED, "--mask", "area.gpkg", "--cells", "36", "--out", "out").returncode == 0
+    shown = inside("inspect", "out")
+    assert shown.returncode == 0, shown.stderr
+    assert "Places:      moved, uniform in a cell" in shown.stdout
+    assert "places, on 36 cells" in shown.stdout
+    assert "the places, then price; all other" in " ".join(shown.stdout.split())
+    assert inside("inspect", "out/public").returncode == 0
+    (here / "out" / "confidential" / "places.csv").unlink()
+    assert "lacks places.csv" in inside("inspect", "out").stderr
+
+
+def test_a_limit_that_is_missed_ends_with_five_and_writes_nothing(inside, here):  # noqa: F811
+    made = inside(*MOVED, "--mask", "area.gpkg", "--finding", "0.0001", "--out", "out")
+    assert made.returncode == 5
+    assert "DISCLOSURE: MISSED" in made.stdout
+    assert "Do not publish as it is" in made.stdout
+    assert not (here / "out").exists()
+
+
+def test_without_a_mask_the_error_says_what_to_type(inside, here):  # noqa: F811
+    made = inside(*MOVED, "--out", "out")
+    assert made.returncode == 2
+    assert "--mask area.gpkg" in made.stderr
+    assert "--mask table" in made.stderr
+    assert made.stderr.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("default:the mask is drawn from the table")
+def test_a_mask_of_the_table_is_taken_in_words_and_warns(inside, here):  # noqa: F811
+    made = inside(*MOVED, "--mask", "table", "--cells", "36", "--out", "out", "--json")
+    assert made.returncode == 0, made.stderr
+    document = json.loads(made.stdout)
+    assert document["summary"]["mask"] == "table"
+    assert "mask-from-table" in document["summary"]["verdict"]["warnings"]
+
+
+def test_a_population_of_several_columns_lies_at_the_addresses_of_a_file(inside, here):  # noqa: F811
+    (here / "job.toml").write_text(JOB)
+    planned = inside("run", "job.toml", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert "population" in planned.stdout
+    assert not (here / "out").exists()
+    made = inside("run", "job.toml")
+    assert made.returncode == 0, made.stderr
+    assert "every column" in inside("inspect", "out").stdout
+    release = read_release(here / "out")
+    assert list(release.copies[0].columns) == ["x", "y", "kind", "size", "price"]
+    listed = {tuple(row) for row in addresses().to_numpy()}
+    for copy in release:
+        assert {tuple(row) for row in np.asarray(copy[["x", "y"]])} <= listed
+
+
+def test_a_floor_of_values_is_refused_before_anything_is_read(inside, here):  # noqa: F811
+    made = inside(*MOVED, "--mask", "area.gpkg", "--floor", "10%", "--out", "out")
+    assert made.returncode == 2
+    assert "--floor 10%" in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mask": "a.gpkg"}, "has no meaning where"),
+        ({"places": "moved", "mask": "a", "addresses": "b"}, "there are both"),
+        ({"places": "moved", "mask": "a", "number": "kept"}, "has no meaning where"),
+        ({"places": "blurred"}, "places must be one of"),
+        ({"places": "population", "mask": "a", "number": "some"}, "number must be one of"),
+        ({"places": "moved", "mask": "a", "finding": 1.0}, "between 0 and 1"),
+        ({"places": "moved", "mask": "a", "presence": 1.0}, "above 1"),
+        ({"places": "moved", "mask": "a", "lonely": -1.0}, "from 0 on"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        PlacesOptions(**given)
