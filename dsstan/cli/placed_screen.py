@@ -6,7 +6,8 @@ import shlex
 from pathlib import Path
 
 from dsstan.cli.print_release import summary_of
-from dsstan.cli.release_screen import COLOURS, ScreenLine, wrapped
+from dsstan.cli.release_screen import COLOURS
+from dsstan.cli.screen_lines import ScreenLine, wrapped
 from dsstan.cli.screens import say, show_lines
 from dsstan.cli.session import document, emit
 from dsstan.copies.places.result import MOVED, PlacedRelease
