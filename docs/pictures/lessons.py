@@ -24,6 +24,7 @@ CHOSEN = (
     "09_prices",
     "10_age_and_price",
     "11_effect",
+    "12_places",
 )
 WIDTH, HEIGHT = 480, 320
 COLOURS = 128

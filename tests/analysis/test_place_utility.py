@@ -62,8 +62,9 @@ def test_places_with_error_attenuate_the_trend_by_the_share_that_theory_gives():
         original = MarkedPlaces(places, u, np.ones((n, 1)), terms=("Intercept",))
         moved = MarkedPlaces(places + error * rng.normal(size=(n, 2)), u, np.ones((n, 1)))
         rows = compare_regression(original, [moved])
-        assert rows.loc["east", "original"] == pytest.approx(places.std(), rel=1e-8)
-        found.append(rows.loc["east", "copies"] / places.std())
+        scale = np.sqrt(places.var(axis=0).mean())
+        assert rows.loc["east", "original"] == pytest.approx(scale, rel=1e-8)
+        found.append(rows.loc["east", "copies"] / scale)
     expected = 1 / (1 + error**2)
     z = (np.mean(found) - expected) / (np.std(found, ddof=1) / np.sqrt(tries))
     # The quadratic terms and the estimated centre add an error of order 1 / n.
@@ -73,7 +74,8 @@ def test_places_with_error_attenuate_the_trend_by_the_share_that_theory_gives():
 def test_the_regression_beside_that_of_copies_is_least_squares_and_its_bias_their_difference():
     original, copies = table(2), [table(3), table(4), table(5)]
     found = compare_regression(original, copies)
-    centre, scale = original.places.mean(axis=0), original.places.std()
+    centre = original.places.mean(axis=0)
+    scale = np.sqrt(original.places.var(axis=0).mean())
 
     def by_hand(data):
         u, v = ((data.places - centre) / scale).T
@@ -153,6 +155,8 @@ def test_a_table_of_places_alone_has_no_regression_and_no_variogram():
     found = place_utility(data, [MarkedPlaces(table(7).places)], SQUARE)
     assert found.regression is None
     assert set(found.curves["curve"]) == {"K", "pair correlation"}
+    same = MarkedPlaces(np.ones_like(data.places), data.places[:, 0], np.ones((120, 1)))
+    assert place_utility(same, [same], SQUARE, envelope=found.envelope).regression is None
     with pytest.raises(InputError, match="no copy"):
         place_utility(data, [], SQUARE)
 

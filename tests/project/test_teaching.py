@@ -221,6 +221,25 @@ def test_more_is_borrowed_the_closer_the_groups_go_together(printed, san_francis
 
 
 @executed
+def test_secret_addresses_leave_the_lonely_homes_as_they_were_and_keep_the_slope(
+    printed, san_francisco
+):
+    out = printed("12_secret_addresses.py")
+    before, _, after, _ = _numbers(rf"lonely homes +{' +'.join([NUMBER] * 4)}", out)
+    assert after == pytest.approx(before, abs=0.002)
+    before, _, after, _ = _numbers(rf"other homes +{' +'.join([NUMBER] * 4)}", out)
+    assert before < after < 0.5
+    truth, copies = _numbers(rf"slope of the size: {NUMBER} in the table, {NUMBER} in", out)
+    (se,) = _numbers(rf"its standard error in the table: {NUMBER}", out)
+    assert abs(copies - truth) < 4 * se
+    (inside,) = _numbers(rf"inside the envelope at {NUMBER}% of the distances", out)
+    assert inside > 80
+    for curve in ("K", "variogram"):
+        kept, displaced = _numbers(rf"^{curve} +{NUMBER} +{NUMBER}$", out)
+        assert kept < displaced
+
+
+@executed
 def test_adaptive_weights_smooth_everybody_and_inflate_the_nugget(printed):
     out = printed("08_adaptive.py")
     kept = {name: _row_of_two(out, name) for name in ("ratio", "step", "two-stage")}

@@ -92,7 +92,8 @@ def compare_regression(original: MarkedPlaces, copies: Sequence[MarkedPlaces]) -
     InputError
         If there are no values, no design matrix, or a term cannot be estimated.
     """
-    centre, scale = original.places.mean(axis=0), float(original.places.std())
+    centre = original.places.mean(axis=0)
+    scale = float(np.sqrt(original.places.var(axis=0).mean()))
     if scale == 0.0:
         raise InputError("all records are at one place, so there is no trend of the place")
     designs = [with_trend(d, centre, scale) for d in (original, *copies)]

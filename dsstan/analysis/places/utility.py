@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -49,7 +50,8 @@ class PlaceUtility(Shown):
     nearest_gap
         Largest difference of the distribution functions of that distance, mean over copies.
     regression
-        See :func:`dsstan.analysis.places.curves.compare_regression`; None without values.
+        See :func:`dsstan.analysis.places.curves.compare_regression`; None without values,
+        or where a trend of the place can't be estimated from every table.
     copies
         L.
     """
@@ -64,8 +66,9 @@ class PlaceUtility(Shown):
     copies: int
 
     def _line(self) -> str:
+        noun = "copy" if self.copies == 1 else "copies"
         return (
-            f"Places of {self.copies} copies: K inside the envelope at "
+            f"Places of {self.copies} {noun}: K inside the envelope at "
             f"{per_cent(self.inside['mean of copies'])} of distances"
         )
 
@@ -169,7 +172,8 @@ def place_utility(
         parts.append(_curve("variogram", at, [f["gamma"].to_numpy() for f in found]))
     regression = None
     if all(t.values is not None and t.X is not None for t in tables):
-        regression = compare_regression(original, copies)
+        with suppress(InputError):  # places too few or too alike for a trend
+            regression = compare_regression(original, copies)
     own = nearest_distances(original.places)
     gaps = [largest_gap(own, nearest_distances(c.places)) for c in copies]
     return PlaceUtility(

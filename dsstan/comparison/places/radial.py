@@ -66,7 +66,9 @@ class Rings:
             s = self.outer**2
             return np.asarray(np.exp(-0.5 * distance**2 / s) / (2.0 * np.pi * s))
         inside = (distance >= self.inner) & (distance <= self.outer)
-        return np.asarray(inside / (np.pi * (self.outer**2 - self.inner**2)))
+        area = np.pi * (self.outer**2 - self.inner**2)
+        # A ring of no area moves nothing, and has no density.
+        return np.asarray(inside / np.where(area > 0.0, area, np.inf))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsstan.analysis.places.marked import Groups, marked_release
-from dsstan.comparison.places.result import ProtectedPlaces
+from dsstan.comparison.places.result import ProtectedPlaces, copies_in_words
 from dsstan.copies.places.result import PlacedRelease
 from dsstan.core.arrays import Floats
 from dsstan.models.intensity.result import Intensity
@@ -38,7 +38,7 @@ def released(
     assessment = assess_places(release) if found is None else found
     return ProtectedPlaces(
         name,
-        f"{release.places}, {release.copies} copies",
+        f"{release.places}, {copies_in_words(release.copies)}",
         tuple(marked_release(release, groups)),
         assessment.found.cell,
         assessment.found.cell_before,

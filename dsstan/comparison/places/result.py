@@ -78,3 +78,8 @@ def of_cells(prior: Floats, cells: Indices) -> Floats:
     """Chance of the own cell of each record by a prior of shape (C,) or (N, C)."""
     rows = np.broadcast_to(prior, (len(cells), prior.shape[-1]))
     return np.asarray(rows[np.arange(len(cells)), cells] / rows.sum(axis=1))
+
+
+def copies_in_words(copies: int) -> str:
+    """A number of copies with its noun."""
+    return "1 copy" if copies == 1 else f"{copies} copies"

@@ -14,7 +14,7 @@ import numpy as np
 
 from dsstan.analysis.places.marked import MarkedPlaces
 from dsstan.analysis.places.pairs import lattice_of, require_inside
-from dsstan.comparison.places.result import ProtectedPlaces, of_cells
+from dsstan.comparison.places.result import ProtectedPlaces, copies_in_words, of_cells
 from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import InputError, check_count
 from dsstan.core.optional import needed
@@ -120,7 +120,7 @@ def grow(
         log = evidence.log_likelihood(i)[number[:, 0], number[:, 1]]
         weight = rows[i] * np.exp(log - log.max())
         finding[i] = weight[cell] / weight.sum()
-    setting = f"leaves of {least}, {copies} copies"
+    setting = f"leaves of {least}, {copies_in_words(copies)}"
     return ProtectedPlaces("CART", setting, tables, finding, of_cells(chances, cells), NOTE)
 
 

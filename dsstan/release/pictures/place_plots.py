@@ -134,8 +134,8 @@ def plot_k(found: PlaceUtility, *, unit: str = "") -> ggplot:
             y="sqrt(K / pi) - r",
             color="",
             linetype="",
-            caption=f"Grey: {100 * found.envelope.level:.0f}% envelope of the original, "
-            f"{found.envelope.source}. Dotted: smallest and largest copy.",
+            caption=f"grey: {100 * found.envelope.level:.0f}% envelope, {found.envelope.source}\n"
+            "dotted: smallest and largest copy",
         )
         + picture_theme((6.4, 4.2))
     )
