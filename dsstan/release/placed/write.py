@@ -9,12 +9,14 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from dsstan.analysis.places.utility import PlaceUtility
 from dsstan.copies.places.result import PlacedRelease
 from dsstan.core.errors import CONTROL, DisclosureError, InputError, ReleaseError
 from dsstan.release.copy_files import HowWritten, check_copies, format_for, how_written
 from dsstan.release.placed.confidential import write_confidential
 from dsstan.release.placed.ledger import note_placed
 from dsstan.release.placed.public import placed_metadata, placed_readme
+from dsstan.release.placed.report import write_placed_report
 from dsstan.release.public import without_traces
 from dsstan.release.publication.public_hashes import note_hashes
 from dsstan.release.whole_folder import check_target, inner_folder, whole_folder, write_json
@@ -53,6 +55,7 @@ def write_placed(
     csv_text: str = "refuse",
     dialect: Dialect | None = None,
     assessment: PlacesJudged | None = None,
+    utility: PlaceUtility | None = None,
     accept_below_floor: bool = False,
     reason: str | None = None,
 ) -> Path:
@@ -74,6 +77,9 @@ def write_placed(
     assessment
         What intruders learn of places. Without one the release is not judged, and goes out with a
         reason only.
+    utility
+        What the copies keep, from :func:`dsstan.analysis.places.utility.place_utility`: with it
+        ``confidential/`` has a ``report.html`` too, and the curves in ``utility.csv``.
     accept_below_floor, reason
         Write the release although the assessment misses a floor; it takes a reason.
 
@@ -102,6 +108,8 @@ def write_placed(
             confidential = inner_folder(whole / "confidential")
             note_hashes(public, confidential)
             name = note_placed(release, confidential)
+            if utility is not None:
+                write_placed_report(release, assessment, utility, confidential)
             write_confidential(release, assessment, confidential, accepted, name)
     except OSError as error:
         raise ReleaseError(

@@ -1,0 +1,76 @@
+"""The data steward's page of a release with synthetic places."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dsstan.analysis.places.marked import marked, marked_release
+from dsstan.copies.places.result import PlacedRelease
+from dsstan.core.display import Shown
+from dsstan.core.files.workspace import write_private
+from dsstan.release.pictures.place_plots import plot_k, plot_places
+from dsstan.release.report.rendering import environment
+
+if TYPE_CHECKING:
+    from plotnine import ggplot
+
+    from dsstan.analysis.places.utility import PlaceUtility
+
+_SHOWN, _DPI = 3, 110
+
+
+def write_placed_report(
+    release: PlacedRelease, assessment: Any, kept: PlaceUtility, folder: Path
+) -> None:
+    """Write ``report.html`` and ``utility.csv``, for their owner alone.
+
+    The page asks nothing of any network. Confidential: its map shows where the records are.
+
+    Parameters
+    ----------
+    release
+        The copies.
+    assessment
+        What intruders learn, or None.
+    kept
+        From :func:`dsstan.analysis.places.utility.place_utility`.
+    folder
+        The confidential folder.
+    """
+    from markupsafe import Markup
+
+    def shown(result: Any) -> str:
+        return Markup(result._repr_html_()) if isinstance(result, Shown) else ""
+
+    copies = marked_release(release)[:_SHOWN]
+    original, mask = marked(release.problem), release.intensity.mask
+    places = plot_places(original, copies, mask, value=release.problem.response)
+    page = (
+        environment()
+        .get_template("placed.html")
+        .render(
+            release=shown(release),
+            judged=shown(assessment),
+            kept=shown(kept),
+            shown=len(copies),
+            map=_png(places),
+            k=_png(plot_k(kept, unit=release.problem.unit)),
+        )
+    )
+    write_private(folder / "report.html", page.encode("utf-8"))
+    kept.curves.to_csv(folder / "utility.csv", index=False)
+
+
+def _png(plot: ggplot) -> str:
+    """A picture as text."""
+    from plotnine.exceptions import PlotnineWarning
+
+    picture = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlotnineWarning)
+        plot.save(picture, format="png", dpi=_DPI, verbose=False)
+    return base64.b64encode(picture.getvalue()).decode()

@@ -1,0 +1,60 @@
+"""The steward's page of a release with synthetic places."""
+
+from __future__ import annotations
+
+import stat
+
+import numpy as np
+import pandas as pd
+import pytest
+from bs4 import BeautifulSoup
+
+import dsstan as ds
+from dsstan.analysis.places.marked import marked, marked_release
+from dsstan.analysis.places.utility import place_utility
+from dsstan.copies.places.draw import move_places
+from dsstan.models.intensity.cell_law import IndependentCells
+from dsstan.models.intensity.result import Intensity
+from dsstan.risk.places.assessment import assess_places
+from dsstan.table.mask.mask import Mask
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The confidential folder of places alone, moved."""
+    rng = np.random.default_rng(1)
+    at = 5 * rng.random((60, 2))
+    table = pd.DataFrame({"u": at[:, 0], "v": at[:, 1], "y": rng.normal(size=60)})
+    problem = ds.prepare(table, "y ~ 1", coords=("u", "v"), distance="planar")
+    centres = np.stack(np.meshgrid(np.arange(5), np.arange(5)), axis=-1).reshape(-1, 2) + 0.5
+    mask = Mask(centres, 1.0, np.ones(25))
+    cells, none = mask.cell_of(problem.sites), np.zeros(60, dtype=bool)
+    law = IndependentCells(np.full((1, 25), 0.5))
+    intensity = Intensity(mask, ("all",), np.zeros(60, dtype=np.int64), cells, none, law)
+    release = move_places(intensity, (), 2, problem=problem, seed=1, progress=False)
+    kept = place_utility(marked(problem), marked_release(release), mask, steps=6)
+    folder = release.write(
+        tmp_path_factory.mktemp("out") / "release", assessment=assess_places(release), utility=kept
+    )
+    return folder / "confidential", kept
+
+
+def test_the_page_has_both_pictures_with_a_text_and_the_tables_and_asks_no_network(written):
+    folder, kept = written
+    page = BeautifulSoup((folder / "report.html").read_text(encoding="utf-8"), "html.parser")
+    assert [image["alt"].split()[0] for image in page.select("img")] == ["Map", "K"]
+    assert all(image["src"].startswith("data:image/png;base64,") for image in page.select("img"))
+    assert "2 copies" in page.select("img")[0]["alt"]
+    text = page.get_text()
+    assert repr(kept) in text
+    assert "Presence, Bayes factor" in text
+    assert not page.select("script, [href^=http], [src^=http]")
+
+
+def test_the_curves_are_beside_it_and_only_their_owner_reads_both(written):
+    folder, kept = written
+    curves = pd.read_csv(folder / "utility.csv")
+    np.testing.assert_allclose(curves["original"], kept.curves["original"])
+    for name in ("report.html", "utility.csv"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+    assert not (folder.parent / "public" / "report.html").exists()
