@@ -2,7 +2,7 @@
 
 Given their number, the records of group k are independent draws of cells with chances p_k. One
 more record in cell c multiplies the likelihood by p_k(c), which is all that the intruders of
-places need: see :mod:`dsstan.risk`.
+places need: see ``dsstan.risk.places``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from dsstan.core.arrays import Floats, Indices, Truths
 
 Powers: TypeAlias = NDArray[np.int16]
-"""Powers of chances: how many records come to a cell."""
+"""How many records come to a cell, the powers of its chance."""
 
 ROUNDING = 1e-9
 """Relative distance from a threshold that is rounding."""

@@ -22,7 +22,7 @@ from dsstan.models.intensity.stacked import flat_columns
 JITTER = 1e-9
 """Share of the sill on the diagonal of the covariance of the cells, against rounding."""
 KEPT = 2
-"""Posteriors that a law keeps: an intruder asks for one copy's group after group."""
+"""How many posteriors a law keeps, since an intruder asks for one copy's group after group."""
 
 
 def expected_rates(found: CellPosterior, group: int) -> Floats:

@@ -18,7 +18,7 @@ from dsstan.table.mask.mask import Mask
 from dsstan.table.problem import Problem
 
 NEAREST = 1e-6
-"""Share of a cell by which two centres may be nearer than its width: rounding."""
+"""Rounding of the distance between two centres, a share of the width."""
 
 
 def mask_of_addresses(
