@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -157,6 +158,34 @@ def test_a_covariance_that_is_none_is_refused() -> None:
 def test_draws_are_used_up_before_one_comes_again() -> None:
     chosen = distinct(6, 14, np.random.default_rng(0))
     assert sorted(np.bincount(chosen).tolist()) == [2, 2, 2, 2, 3, 3]
+
+
+def test_it_settles_for_towers_tiny_groups_and_wide_surfaces() -> None:
+    rng = np.random.default_rng(5)
+    for case in range(60):
+        side, K = int(rng.integers(4, 8)), int(rng.integers(1, 4))
+        C, grid = side**2, np.arange(side) + 0.5
+        x = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
+        R = rng.choice([0.1, 1.0, 3.0]) ** 2 * np.exp(-rng.choice([0.05, 0.3, 20.0]) * cdist(x, x))
+        R[np.diag_indices(C)] *= 1.0 + 1e-9
+        exposure = rng.gamma(0.3 if case % 3 == 0 else 5.0, 1.0, C) + 1e-6
+        model = model_of(R, exposure, K)
+        if case % 2:  # and a slope a group
+            slopes = np.eye(K)[:, None] * rng.standard_normal(C)[None, :, None]
+            X, free = np.concatenate([model.X, slopes], axis=2), np.full(K, 2.5**-2)
+            model = replace(model, X=X, beta_precision=np.append(np.zeros(K), free))
+        chance = exposure * np.exp(np.linalg.cholesky(R) @ rng.standard_normal(C))
+        counts = np.stack(
+            [rng.multinomial(rng.choice([1, 3, 30, 5000]), chance / chance.sum()) for _ in range(K)]
+        ).astype(np.float64)
+        if case % 5 == 0:
+            counts[0, rng.integers(C)] += 500.0
+        found = posterior(model, counts)
+        for k in range(K):
+            # The total of the intensities is gamma of shape N_k, whose mean is N_k. Skewness of
+            # an intercept of one record is a per cent.
+            limit = 1e-3 if counts[k].sum() > 3 else 3e-2
+            assert expected_rates(found, k).sum() == pytest.approx(counts[k].sum(), rel=limit)
 
 
 def hmc_rates(model: CellModel, counts: Floats, samples: int, seed: int) -> tuple[Floats, Floats]:

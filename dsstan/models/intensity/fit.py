@@ -240,8 +240,8 @@ def _cells(sites: Floats, mask: Mask) -> Indices:
     outside = cells == OUTSIDE
     if outside.any():
         raise CoordinateError(
-            f"{describe_rows(outside)} outside the mask: correct their coordinates, give a mask of "
-            "the whole study area, or leave them out of the table"
+            f"the places of {describe_rows(outside)} are outside the mask: correct their "
+            "coordinates, give a mask of the whole study area, or leave them out of the table"
         )
     return cells
 
