@@ -35,7 +35,7 @@ from dsstan.table.problem import Problem
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explain" / "places.md"
 BEGIN = "<!-- table: python tests/benchmarks/places.py --write -->"
 END = "<!-- end of table -->"
-CELLS, COPIES = 60, (1, 5)
+CELLS, COPIES = (60, 150), (1, 5)
 SHOWN = {
     "finding mean": "right cell found, mean",
     "finding max": "largest",
@@ -46,13 +46,13 @@ SHOWN = {
 Method = Callable[[float, int], ProtectedPlaces]
 
 
-def problems() -> Iterator[tuple[Problem, Mask]]:
+def problems(cells: int) -> Iterator[tuple[Problem, Mask]]:
     """The three tables and their study areas: public addresses, or the cells around records."""
     place = {"coords": ("longitude", "latitude"), "distance": "projected"}
     formula = "log(price) ~ scale(log(squarefeet))"
     homes = ds.prepare(ds.load_san_francisco(), formula, name="San Francisco", **place)
     every = ds.prepare(ds.load_san_francisco(bedrooms=None), "log(price) ~ 1", **place)
-    yield homes, mask_of_addresses(every.sites, homes, cells=CELLS)
+    yield homes, mask_of_addresses(every.sites, homes, cells=cells)
     for table, formula, coords, name in (
         (
             ds.load_baltimore(),
@@ -65,7 +65,7 @@ def problems() -> Iterator[tuple[Problem, Mask]]:
         problem = ds.prepare(table, formula, coords=coords, distance="planar", name=name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the mask is drawn from the table
-            mask = mask_of_table(problem, cells=CELLS)
+            mask = mask_of_table(problem, cells=cells)
         yield problem, replace(mask, exposure=np.ones(mask.n_cells))
 
 
@@ -163,14 +163,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    found = pd.concat([compared(p, m, options.seeds) for p, m in problems()], ignore_index=True)
-    text = f"{page_table(found)}\n\n{verdicts(found)}"
-    print(text)
+    parts = []
+    for cells in CELLS:
+        every = [compared(p, m, options.seeds) for p, m in problems(cells)]
+        found = pd.concat(every, ignore_index=True)
+        parts += [f"On about {cells} cells:", page_table(found), verdicts(found)]
+        print("\n\n".join(parts[-3:]), flush=True)
+    text = "\n\n".join(parts)
     if options.write:
         page = PAGE.read_text(encoding="utf-8")
         before, rest = page.split(BEGIN)
         after = rest.split(END)[1]
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        PAGE.write_text(f"{before}{BEGIN}\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def variogram_of(
     if data.values is None:
         raise InputError("a variogram needs values at the places")
     there = np.isfinite(data.values)
-    far = checked_reach(mask, reach, bins)
+    far = checked_reach(mask, reach, bins, len(data.places))
     places, values = data.places[there], data.values[there]
     sums = sums_of_pairs(places, mask, step=far / bins, bins=bins, values=values)
     gamma = np.full(bins, np.nan)

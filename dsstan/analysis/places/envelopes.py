@@ -128,7 +128,7 @@ def bootstrap_envelope(
         If fewer than two blocks hold a record, or an argument is impossible.
     """
     check_count("resamples", resamples)
-    far = checked_reach(mask, reach, steps)
+    far = checked_reach(mask, reach, steps, len(places))
     low = mask.centres.min(axis=0) - 0.5 * mask.width
     width = float(np.ptp(mask.centres, axis=0).max() + mask.width)
     length = width / _BLOCKS if side is None else side
@@ -165,6 +165,6 @@ def simulated_envelope(
     mask, reach, steps, level
         See :func:`bootstrap_envelope`.
     """
-    far = checked_reach(mask, reach, steps)
+    far = checked_reach(mask, reach, steps, max(map(len, tables), default=0))
     curves = [ripley(places, mask, reach=far, steps=steps).k for places in tables]
     return global_envelope(np.stack(curves), level=level)

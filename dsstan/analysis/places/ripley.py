@@ -17,6 +17,9 @@ from dsstan.table.mask.mask import Mask
 STEPS = 40
 """Radii at which a curve is computed."""
 
+_CROWD = 1000
+"""Records within the default reach of a record, at most, on average."""
+
 _STOYAN = 0.15
 """Half band of the pair correlation, times the mean distance 1 / sqrt(lambda)."""
 
@@ -53,10 +56,14 @@ class PairCurves(Shown):
         return np.asarray(self.k / (np.pi * self.radii**2))
 
 
-def default_reach(mask: Mask) -> float:
-    """A quarter of the shorter side of the rectangle around the mask, as spatstat takes it."""
+def default_reach(mask: Mask, n: int) -> float:
+    """A quarter of the shorter side of the rectangle around the mask, as spatstat takes it.
+
+    No farther than a circle holds 1000 of the n records at their mean density.
+    """
     sides = np.ptp(mask.centres, axis=0) + mask.width
-    return 0.25 * float(sides.min())
+    crowded = math.sqrt(_CROWD / np.pi * mask.n_cells * mask.width**2 / max(n, 1))
+    return min(0.25 * float(sides.min()), crowded)
 
 
 def ripley(
@@ -92,7 +99,7 @@ def ripley(
     CoordinateError
         If a place is not in the mask.
     """
-    far = checked_reach(mask, reach, steps)
+    far = checked_reach(mask, reach, steps, len(places))
     product, least = _numbers(len(places), first, second)
     area = mask.n_cells * mask.width**2
     band = _STOYAN / math.sqrt(least / area)
@@ -105,10 +112,10 @@ def ripley(
     return PairCurves(radii, k, np.asarray(scale * sums.density / (2.0 * np.pi * radii)))
 
 
-def checked_reach(mask: Mask, reach: float | None, steps: int) -> float:
+def checked_reach(mask: Mask, reach: float | None, steps: int, n: int) -> float:
     """The largest radius, refused unless it is possible."""
     check_count("steps", steps)
-    far = default_reach(mask) if reach is None else float(reach)
+    far = default_reach(mask, n) if reach is None else float(reach)
     if not (math.isfinite(far) and far > 0):
         raise InputError("reach is a distance above 0, in the unit of the mask")
     return far

@@ -134,8 +134,8 @@ def place_utility(
     mask
         The study area; all places must be in it.
     reach, steps
-        Largest distance, by default a quarter of the shorter side of the rectangle around the
-        mask, and the number of distances.
+        Largest distance, by default that of
+        :func:`dsstan.analysis.places.ripley.default_reach`, and the number of distances.
     side
         Of the squares of the grid for counts, in the mask's unit, such as 1 where it is the
         kilometre; by default two cells of the mask.
@@ -155,7 +155,7 @@ def place_utility(
     """
     if not copies:
         raise InputError("there is no copy to compare with the original")
-    far = checked_reach(mask, reach, steps)
+    far = checked_reach(mask, reach, steps, len(original.places))
     band = envelope or bootstrap_envelope(original.places, mask, reach=far, steps=steps, seed=seed)
     if len(band.low) != steps:
         raise InputError(f"the envelope has {len(band.low)} radii, and steps is {steps}")

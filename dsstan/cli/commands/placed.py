@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from dsstan.analysis.places.marked import marked, marked_release
+from dsstan.analysis.places.utility import PlaceUtility, place_utility
 from dsstan.cli.dry_run.plan import Plan
 from dsstan.cli.options import Run, Source, TableFile, Writing, check_table
 from dsstan.cli.phases import PLACED_PHASES, phases
@@ -31,6 +34,11 @@ from dsstan.risk.places.assessment import assess_places
 from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.formulas.formula import parse
 from dsstan.table.problem import Problem
+
+_DESCRIBED = 20_000
+"""Records up to which a release is described by its curves: each looks at all near pairs."""
+
+_LOG = logging.getLogger("dsstan.report")
 
 __all__ = [
     "addresses_of",
@@ -146,12 +154,25 @@ def judge_and_write(
                 format=writing.format,
                 csv_text=writing.csv_text,
                 assessment=found,
+                utility=_kept(release),
                 accept_below_floor=writing.accept_below_floor,
                 reason=writing.reason,
             )
         except DisclosureError as error:
             return found, error
     return found, None
+
+
+def _kept(release: PlacedRelease) -> PlaceUtility | None:
+    """What the copies keep; None of a large table, or of one that has no such curves."""
+    if release.problem.n_records > _DESCRIBED:
+        return None
+    try:
+        copies, mask = marked_release(release), release.intensity.mask
+        return place_utility(marked(release.problem), copies, mask)
+    except InputError as error:
+        _LOG.warning("the report on places is not written: %s", error)
+        return None
 
 
 def write_and_print(

@@ -91,7 +91,7 @@ def compare_places(
         raise InputError("methods needs one method or more, each once")
     if not 0 < floor < 1:
         raise InputError("floor is a chance, between 0 and 1")
-    far = checked_reach(mask, reach, steps)
+    far = checked_reach(mask, reach, steps, len(original.places))
     band = bootstrap_envelope(original.places, mask, reach=far, steps=steps, seed=seed)
     kept = {m.method: _kept(original, m, mask, far, steps, band) for m in methods}
     rows = [_row(m, kept[m.method], floor) for m in methods]
