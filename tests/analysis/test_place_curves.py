@@ -13,7 +13,7 @@ from dsstan.analysis.places.envelopes import (
     simulated_envelope,
 )
 from dsstan.analysis.places.pairs import overlap_of
-from dsstan.analysis.places.ripley import ripley
+from dsstan.analysis.places.ripley import default_reach, ripley
 from dsstan.core.errors import CoordinateError, InputError
 from dsstan.table.mask.mask import Mask
 from mc import FALSE_ALARM, z_limit
@@ -168,3 +168,9 @@ def test_the_envelope_of_simulated_tables_shows_clusters():
     twins = np.vstack([pairs, np.clip(pairs + 0.05, 0, SIDE - 1e-9)])
     assert band.inside(ripley(SIDE * rng.random((100, 2)), SQUARE, steps=10, reach=0.5).k) > 0.5
     assert band.inside(ripley(twins, SQUARE, steps=10, reach=0.5).k) < 0.5
+
+
+def test_the_default_reach_is_a_quarter_of_the_side_or_holds_a_thousand_records():
+    assert default_reach(SQUARE, 100) == SIDE / 4
+    n = 100_000
+    assert n * np.pi * default_reach(SQUARE, n) ** 2 / SIDE**2 == pytest.approx(1000)
