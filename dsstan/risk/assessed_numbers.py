@@ -260,7 +260,7 @@ class AssessedNumbers(Shown):
         risen = self.risen
         return int(risen[np.argmax(self.rise[risen])]) if risen.size else None
 
-    @property
+    @cached_property
     def largest_release(self) -> int | None:
         """Most copies that leave every record the floor and name no value too surely; None without
         a floor.

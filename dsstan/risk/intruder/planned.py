@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dsstan.core.arrays import Floats
+from dsstan.core.arrays import Floats, Indices
 
 CAUTION, SETS = 0.95, 200
 """Quantile of the information over sets of L draws, and how many sets are drawn for it."""
@@ -45,14 +45,18 @@ def planned_information(by_draw: Floats, copies: int) -> Floats:
     # Each set is the beginning of one sequence, so that sets grow with L, and so does a quantile.
     sequences = np.random.default_rng(0).integers(count, size=(SETS, count))
     rounds, rest = divmod(copies, count)
-    times = np.stack(
-        [
-            rounds * np.bincount(s, minlength=count) + np.bincount(s[:rest], minlength=count)
-            for s in sequences
-        ]
-    ).astype(np.float64)
+    times = _times_drawn(sequences[:, :rest], count)
+    if rounds:
+        times += rounds * _times_drawn(sequences, count)
     high = np.quantile(times @ by_draw, CAUTION, axis=0)
     return np.asarray(np.maximum(high, copies * by_draw.mean(axis=0)))
+
+
+def _times_drawn(sets: Indices, count: int) -> Floats:
+    """How often each of S draws is in each set, rows of ``sets``; shape (sets, S)."""
+    shifted = sets + count * np.arange(len(sets))[:, None]
+    times = np.bincount(shifted.ravel(), minlength=len(sets) * count)
+    return times.reshape(len(sets), count).astype(np.float64)
 
 
 def spread_of_sd(by_draw: Floats, copies: int, precision: Floats, *, plan: bool) -> Floats:
@@ -78,7 +82,7 @@ def spread_of_sd(by_draw: Floats, copies: int, precision: Floats, *, plan: bool)
     sets = np.random.default_rng(0).integers(
         count, size=(RESAMPLED, count if plan else min(copies, MOST_DRAWN))
     )
-    times = np.stack([np.bincount(s, minlength=count) for s in sets]) * (copies / sets.shape[1])
+    times = _times_drawn(sets, count) * (copies / sets.shape[1])
     out = np.empty(precision.size)
     for begin in range(0, precision.size, BLOCK):
         some = slice(begin, begin + BLOCK)
