@@ -148,12 +148,12 @@ def combine_full(estimates: ArrayLike, variances: ArrayLike, *, level: float = L
     Parameters
     ----------
     estimates, variances, level
-        See :func:`combine`.
+        See :func:`dsstan.combine`.
 
     Raises
     ------
     InputError
-        As :func:`combine`.
+        As :func:`dsstan.combine`.
 
     Examples
     --------

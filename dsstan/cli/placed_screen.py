@@ -33,7 +33,11 @@ def print_placed(
     """Print the screen, or one JSON document of a release that was written."""
     if as_json:
         if target is not None:
-            folders = {name: target / name for name in ("public", "confidential")}
+            folders: dict[str, Path | None] = {
+                "public": target / "public",
+                "confidential": target / "confidential",
+                "report": _page(target),
+            }
             emit(
                 document(
                     "synthesise",
@@ -68,11 +72,19 @@ def placed_screen(
         lines += wrapped(text)
     if target is not None:
         to = shlex.quote(str(target.parent / f"{target.name}-public"))
+        page = _page(target)
         lines += [
             ScreenLine(f"Release: {target}"),
+            *([] if page is None else [ScreenLine(f"Read first: {page}")]),
             ScreenLine(f"To publish: dsstan publish {shlex.quote(str(target))} --to {to}"),
         ]
     return lines
+
+
+def _page(target: Path) -> Path | None:
+    """The report of a release, if it has one."""
+    page = target / "confidential" / "report.html"
+    return page if page.is_file() else None
 
 
 def _places_line(release: PlacedRelease) -> str:

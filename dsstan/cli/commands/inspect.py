@@ -139,7 +139,7 @@ def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
             )
         }
         if placed:
-            return _steward_of_places(summary, words)
+            return _steward_of_places(summary, words, secret)
         return {
             "dataset": summary["dataset"],
             "sites": summary["sites"],
@@ -163,7 +163,9 @@ def _steward(secret: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
         ) from None
 
 
-def _steward_of_places(summary: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
+def _steward_of_places(
+    summary: Mapping[str, Any], words: Mapping[str, Any], secret: Path
+) -> dict[str, Any]:
     """The same of a release with synthetic places."""
     verdict, attacker = summary["verdict"], summary["attacker"]
     return {
@@ -177,7 +179,8 @@ def _steward_of_places(summary: Mapping[str, Any], words: Mapping[str, Any]) -> 
         "lonely": int(summary["lonely"]),
         "cells": int(summary["cells"]),
         "limits": None if attacker is None else attacker["floor"],
-        **dict.fromkeys(("smallest_sd", "weakest_within", "floor", "report")),
+        **dict.fromkeys(("smallest_sd", "weakest_within", "floor")),
+        "report": str(secret / "report.html") if (secret / "report.html").is_file() else None,
     }
 
 

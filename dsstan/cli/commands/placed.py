@@ -154,7 +154,7 @@ def judge_and_write(
                 format=writing.format,
                 csv_text=writing.csv_text,
                 assessment=found,
-                utility=_kept(release),
+                utility=None if writing.no_report else _kept(release),
                 accept_below_floor=writing.accept_below_floor,
                 reason=writing.reason,
             )

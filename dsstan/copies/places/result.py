@@ -18,7 +18,7 @@ from dsstan.models.result import Fit
 from dsstan.table.problem import Problem
 
 KEPT, MOVED, POPULATION = PLACES = ("kept", "moved", "population")
-"""What happens to places: published as they are, moved, or part of a synthetic population."""
+"""What happens to places, which are published, moved, or part of a synthetic population."""
 
 NUMBERS = ("kept", "drawn")
 """How the number of records of each group of a synthetic population is found."""
@@ -99,7 +99,7 @@ class PlacedRelease(Shown):
 
     @property
     def synthetic(self) -> tuple[str, ...]:
-        """Names of the synthetic columns: the coordinates, then those that were modelled."""
+        """Names of the synthetic columns, first the coordinates, then those that were modelled."""
         return (*self.problem.coord_names, *(fit.problem.response for fit in self.fits))
 
     def table(self, copy: int) -> pd.DataFrame:
