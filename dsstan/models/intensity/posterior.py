@@ -23,7 +23,7 @@ from dsstan.core.errors import ConvergenceError
 from dsstan.models.intensity.tilted import Tilted, tilted
 
 NEWTON = 40
-NEWTON_CLOSE = 1e-2
+NEWTON_CLOSE = 0.3
 """Newton's method, which finds where to begin, stops at steps of log intensity below."""
 SWEEPS = 100
 CLOSE = 1e-3
