@@ -91,6 +91,7 @@ above.register(
         "Synthesis.publish": "dsstan.release.publication.publish:publish_synthesis",
         "Synthesis.write": "dsstan.release.write:write_release",
         "published_before": "dsstan.release.publication.earlier:published_before",
+        "published_places": "dsstan.release.publication.earlier_places:published_places",
         "plot_frontier": "dsstan.release.pictures.risk_plots:plot_frontier",
         "synthesise": "dsstan.copies.synthesis:synthesise",
         "to_arviz": "dsstan.release.exchange:to_arviz",

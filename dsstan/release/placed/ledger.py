@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import warnings
 from pathlib import Path
-
-import pandas as pd
 
 from dsstan.copies.places.result import MOVED, PlacedRelease
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.release.publication.earlier import collected
+from dsstan.release.publication.earlier_places import name_of_placed, told_of
 from dsstan.release.publication.ledger import Entry, open_ledger
 from dsstan.release.publication.ledger_note import write_note
-from dsstan.release.publication.record_order import NAME_DIGITS, record_order
+from dsstan.release.publication.record_order import record_order
+from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.planes import place_columns
 
 __all__ = ["note_placed"]
 
 
-def note_placed(release: PlacedRelease, confidential: Path) -> str | None:
-    """Write ``ledger.json``; the name of the release, or None without a ledger.
+def note_placed(
+    release: PlacedRelease, confidential: Path, assessment: PlaceAssessment | None = None
+) -> str | None:
+    """Write ``ledger.json`` and, with an assessment, what the release says of each record's place;
+    the name of the release, or None without a ledger.
 
     One entry for each modelled column, or one for the table's response where none is. Places are
     confidential here, so that no number of them is noted. What the release tells of values is
@@ -39,12 +40,10 @@ def note_placed(release: PlacedRelease, confidential: Path) -> str | None:
         made = {*place_columns(release.problem), *(fit.problem.response for fit in release.fits)}
         kept = [name for name in release.tables[0].columns if name not in made]
         going = collected(release.problem, kept, key)
-    content = b"dsstan ledger 1, synthetic places" + b"".join(map(_bytes, release.tables))
     entries = []
     for problem in [fit.problem for fit in release.fits] or [release.problem]:
         responses, places = record_order(problem).fingerprints(key)
-        mine = content + problem.response.encode(errors="surrogatepass")
-        name = hmac.new(key, mine, hashlib.sha256).hexdigest()[:NAME_DIGITS]
+        name = name_of_placed(release.tables, problem.response, key)
         entry = Entry(
             release=name,
             column=problem.response,
@@ -64,11 +63,6 @@ def note_placed(release: PlacedRelease, confidential: Path) -> str | None:
             collected=going,
         )
         entries.append(entry)
-    write_note(ledger, entries, confidential)
+    told = None if assessment is None else told_of(assessment, release.problem)
+    write_note(ledger, entries, confidential, told)
     return entries[-1].release
-
-
-def _bytes(table: pd.DataFrame) -> bytes:
-    """The content of a copy."""
-    flat = pd.DataFrame({str(name): table[name].astype(str) for name in table.columns})
-    return pd.util.hash_pandas_object(flat, index=False).to_numpy().tobytes()

@@ -20,6 +20,7 @@ from dsstan.release.placed.report import write_placed_report
 from dsstan.release.public import without_traces
 from dsstan.release.publication.public_hashes import note_hashes
 from dsstan.release.whole_folder import check_target, inner_folder, whole_folder, write_json
+from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.as_read import as_read_of
 from dsstan.table.formats.text import dialect_for
 from dsstan.table.planes import place_columns
@@ -107,7 +108,8 @@ def write_placed(
             _write_public(release, tables, public, how, made)
             confidential = inner_folder(whole / "confidential")
             note_hashes(public, confidential)
-            name = note_placed(release, confidential)
+            told = assessment if isinstance(assessment, PlaceAssessment) else None
+            name = note_placed(release, confidential, told)
             if utility is not None:
                 write_placed_report(release, assessment, utility, confidential)
             write_confidential(release, assessment, confidential, accepted, name)

@@ -36,6 +36,7 @@ from dsstan.release.publication.ledger_information import (
     information_bytes,
     read_information,
     read_places,
+    read_told,
 )
 from dsstan.table.formulas.formula import ResponseTransform
 
@@ -191,21 +192,39 @@ class Ledger:
         """A number for the place of each record of a release; None where they are not known."""
         return read_places(self.folder / _file(entry), entry.records)
 
-    def enter(self, entry: Entry, information: pd.DataFrame | None) -> None:
+    def told_of_places(self, entry: Entry) -> pd.DataFrame | None:
+        """What a release with synthetic places says of each record's place, in the ledger's order;
+        None where it has none, or was not assessed. See
+        :mod:`dsstan.release.publication.earlier_places`.
+
+        Raises
+        ------
+        InputError
+            If it can't be read.
+        """
+        return read_told(self.folder / _file(entry, "-places"), entry.records)
+
+    def enter(
+        self, entry: Entry, information: pd.DataFrame | None, told: pd.DataFrame | None = None
+    ) -> None:
         """Add an entry, or replace that of the same release; the caller holds the lock.
 
         ``information`` is what was noted of every record: of a release that was not judged the
-        numbers of its places (``ledger_information.PLACE``) alone.
+        numbers of its places (``ledger_information.PLACE``) alone. ``told`` is what it says of
+        places, where they are synthetic.
         """
         others = [one for one in self.entries() if not same_release(one, entry)]
         if information is not None:
             keep_private(self.folder / _file(entry), information_bytes(information))
+        if told is not None:
+            keep_private(self.folder / _file(entry, "-places"), information_bytes(told))
         self._write([*others, entry])
 
     def remove(self, entry: Entry) -> None:
         """Take an entry out; the caller holds the lock."""
         self._write([one for one in self.entries() if not same_release(one, entry)])
-        (self.folder / _file(entry)).unlink(missing_ok=True)
+        for kind in ("", "-places"):
+            (self.folder / _file(entry, kind)).unlink(missing_ok=True)
 
     def _write(self, entries: Sequence[Entry]) -> None:
         content = {"format": "dsstan ledger 1", "releases": [asdict(one) for one in entries]}
@@ -282,10 +301,10 @@ def read_entry(content: Mapping[str, Any]) -> Entry:
     return entry
 
 
-def _file(entry: Entry) -> str:
+def _file(entry: Entry, kind: str = "") -> str:
     """Name of the file of an entry, whatever its column is called."""
     column = hashlib.sha256(entry.column.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{entry.release}-{column}.parquet"
+    return f"{entry.release}-{column}{kind}.parquet"
 
 
 def same_release(one: Entry, other: Entry) -> bool:

@@ -19,15 +19,21 @@ __all__ = [
     "COLUMNS",
     "GROUPS",
     "PLACE",
+    "TOLD",
     "information_bytes",
     "read_information",
     "read_places",
+    "read_told",
     "sd_left",
 ]
 
 GROUPS = ("same_value", "same_place")
 COLUMNS = ("alone", "fixed", "known", "margin", "least", "next_copy", "next_release", *GROUPS)
 """Columns of the file of a release; see :func:`read_information`."""
+
+TOLD = ("log_presence", "log_odds")
+"""Columns of what a release says of each record's place; see
+:class:`dsstan.risk.places.result.EarlierPlaces`."""
 
 PLACE = "place"
 """A further column, a number for the place of each record. Earlier versions had none."""
@@ -87,6 +93,29 @@ def read_places(path: Path, records: int) -> NDArray[np.uint64] | None:
     except Exception:  # of many kinds: an earlier version, or none
         return None
     return found if found.size == records else None
+
+
+def read_told(path: Path, records: int) -> pd.DataFrame | None:
+    """What a release says of each record's place (``TOLD``), N rows; None where there is no file.
+
+    Raises
+    ------
+    InputError
+        If it can't be read.
+    """
+    if not path.exists():
+        return None
+    try:
+        with open(path, "rb") as stream:
+            found = pd.read_parquet(stream)
+    except ImportError:
+        raise  # as above
+    except Exception as error:  # of many kinds
+        raise InputError(f"{path} can't be read ({type(error).__name__}): restore it") from None
+    sound = list(found.columns) == list(TOLD) and len(found) == records
+    if not sound or any(one.kind != "f" for one in found.dtypes) or found.isna().any(axis=None):
+        raise InputError(f"{path} is not what a release says of {records} places: restore it")
+    return found
 
 
 def sd_left(information: pd.DataFrame, gain: Floats) -> Floats:

@@ -33,6 +33,7 @@ from dsstan.release.publication.ledger_information import (
     information_bytes,
     read_information,
     read_places,
+    read_told,
     sd_left,
 )
 from dsstan.release.publication.record_order import RecordOrder, record_order
@@ -41,7 +42,7 @@ from dsstan.risk.assessment import Assessment
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
 
-_NOTE, _INFORMATION = "ledger.json", "ledger.parquet"
+_NOTE, _INFORMATION, _TOLD = "ledger.json", "ledger.parquet", "ledger_places.parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,8 @@ class LedgerNote:
         What the release reveals of every record, of the column that was judged; else None.
     places
         A number for the place of each record, shape (N,); None where they were not noted.
+    told
+        What the release says of each record's place, where places are synthetic.
     """
 
     folder: str
@@ -65,6 +68,7 @@ class LedgerNote:
     entries: tuple[Entry, ...]
     information: pd.DataFrame | None
     places: NDArray[np.uint64] | None
+    told: pd.DataFrame | None = None
 
     def noted(self, entry: Entry) -> pd.DataFrame | None:
         """What the ledger keeps of every record beside an entry."""
@@ -128,8 +132,13 @@ def note_for_ledger(
     return tuple(entry.release for entry in entries)
 
 
-def write_note(ledger: Ledger, entries: Sequence[Entry], confidential: Path) -> None:
-    """Write ``ledger.json``: what a release would enter, and into which ledger."""
+def write_note(
+    ledger: Ledger, entries: Sequence[Entry], confidential: Path, told: pd.DataFrame | None = None
+) -> None:
+    """Write ``ledger.json``: what a release would enter, and into which ledger; and what it says of
+    places, where they are synthetic."""
+    if told is not None:
+        (confidential / _TOLD).write_bytes(information_bytes(told))
     content = {
         "folder": str(ledger.folder),
         "ledger": ledger.name,
@@ -191,6 +200,7 @@ def read_note(confidential: Path) -> LedgerNote | None:
             entries,
             read_information(confidential / _INFORMATION, judged[0].records) if judged else None,
             read_places(confidential / _INFORMATION, entries[0].records),
+            read_told(confidential / _TOLD, entries[0].records),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         if isinstance(error, InputError):
@@ -314,7 +324,8 @@ def entered(
             known = () if former is None else former.published
             others = [one for one in known if one["complete"] or one["to"] != where["to"]]
             mine = {**where, "complete": complete}
-            ledger.enter(replace(entry, published=(*others, mine)), note.noted(entry))
+            entry = replace(entry, published=(*others, mine))
+            ledger.enter(entry, note.noted(entry), note.told)
 
     def enter() -> None:
         begun.append(True)

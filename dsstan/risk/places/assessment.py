@@ -10,6 +10,7 @@ import numpy as np
 
 from dsstan.copies.places.result import PlacedRelease
 from dsstan.copies.synthesis import synthesise
+from dsstan.core import above
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
 from dsstan.models.result import Fit
@@ -19,7 +20,7 @@ from dsstan.risk.places.evidence import evidence_of
 from dsstan.risk.places.finding import Finding, of_group, spread
 from dsstan.risk.places.known import KnownPlaces
 from dsstan.risk.places.presence import log_presence
-from dsstan.risk.places.result import EarlierPlaces, PlaceAssessment
+from dsstan.risk.places.result import EarlierPlaces, PlaceAssessment, rise_of_log_odds
 
 __all__ = ["assess_counts", "assess_places", "values_as_if_kept"]
 
@@ -29,7 +30,7 @@ def assess_places(
     *,
     presence: float | None = None,
     finding: float | None = None,
-    earlier: Sequence[PlaceAssessment | EarlierPlaces] = (),
+    earlier: Sequence[PlaceAssessment | EarlierPlaces] | None = None,
 ) -> PlaceAssessment:
     """What a release with synthetic places discloses of the presence and the place of every record.
 
@@ -43,7 +44,9 @@ def assess_places(
         Largest chance of the right address allowed, or of the right cell where the mask has no
         addresses, such as 0.1.
     earlier
-        Earlier releases of the same records; see :func:`assess_counts`.
+        Earlier releases of the same records; see :func:`assess_counts`. By default those that the
+        ledger says were published (:mod:`dsstan.release.publication.earlier_places`); ``()`` for
+        none.
 
     Raises
     ------
@@ -54,6 +57,9 @@ def assess_places(
     addresses = None
     if mask.addresses is not None:
         addresses = np.diff(mask.addresses_by_cell[1]).astype(np.float64)
+    unknown = 0
+    if earlier is None:
+        earlier, unknown = above.call("published_places", release.problem, release.tables)
     found = assess_counts(
         KnownPlaces.of(release.intensity),
         release.counts,
@@ -64,7 +70,7 @@ def assess_places(
         finding=finding,
         earlier=earlier,
     )
-    return replace(found, index=release.problem.table.index)
+    return replace(found, index=release.problem.table.index, unknown=unknown)
 
 
 def values_as_if_kept(
@@ -140,6 +146,9 @@ def assess_counts(
         found.append(of_group(evidence, addresses))
     log_factor = spread(known, present)
     search = Finding(*(spread(known, column) for column in zip(*found, strict=True)))
+    alone = None
+    if others:
+        alone = EarlierPlaces(log_factor, rise_of_log_odds(search.cell_before, search.cell))
     kept = [e.for_later if isinstance(e, PlaceAssessment) else e for e in others]
     for one in kept:
         log_factor = log_factor + np.maximum(one.log_presence, 0.0)
@@ -158,6 +167,7 @@ def assess_counts(
         addresses is not None,
         len(earlier),
         time.perf_counter() - begin,
+        alone=alone,
     )
 
 

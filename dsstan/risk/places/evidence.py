@@ -21,6 +21,11 @@ from dsstan.risk.places.powers import log_powers, own_log_powers
 
 __all__ = ["Evidence", "evidence_of"]
 
+SKEW = 0.015
+"""Added to a log likelihood ratio for every two records that come together, each copy, under a law
+that is not in closed form: its powers of the chances of an empty cell were up to so much too high.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -81,7 +86,7 @@ def evidence_of(known: KnownPlaces, released: Floats) -> list[Evidence]:
     ):
         for one in sums:
             one.add(counts, weight)
-    return [one.evidence() for one in sums]
+    return [one.evidence(len(released)) for one in sums]
 
 
 class _Sum:
@@ -159,8 +164,8 @@ class _Sum:
         less[k, cells[which]] -= come
         return law.log_moment(less, k, cells[which], come)
 
-    def evidence(self) -> Evidence:
-        """What it comes to."""
+    def evidence(self, copies: int) -> Evidence:
+        """What so many copies come to."""
         cells, change = self.pairs.cells, self.change
         rows = np.arange(len(cells))
         present = self.factor[rows, cells].copy()
@@ -172,6 +177,11 @@ class _Sum:
         present += np.maximum(more, 0.0)  # to first order, so that no less risk is taken from it
         for row, log_ratio in self.exact.items():
             present[row] = log_ratio
+        if not isinstance(self.law, MomentsOfChances):
+            together = change.gained[rows, cells].astype(np.float64)
+            self.factor[rows, cells] += SKEW * copies * together * (together - 1.0) / 2.0
+            together = change.taken_fewer
+            present += SKEW * copies * together * np.maximum(together - 1.0, 0.0) / 2.0
         self._elsewhere(both)
         return Evidence(self.pairs, self.prior, self.factor, present)
 

@@ -89,6 +89,10 @@ class PlaceAssessment(Shown):
         Wall time.
     index
         Of the table; by default the records are numbered from 0.
+    alone
+        What this release says without the earlier ones that were multiplied; None where none were.
+    unknown
+        Earlier releases of the table that published its places, or that nobody assessed.
     """
 
     known: KnownPlaces = field(repr=False)
@@ -103,6 +107,8 @@ class PlaceAssessment(Shown):
     earlier: int = 0
     seconds: float = 0.0
     index: pd.Index[Any] | None = field(repr=False, default=None)
+    alone: EarlierPlaces | None = field(repr=False, default=None)
+    unknown: int = 0
 
     @property
     def copies(self) -> int:
@@ -138,7 +144,7 @@ class PlaceAssessment(Shown):
         if any(one.any() for one in self.too_sure):
             return MISSED
         asked = self.presence is not None or self.finding is not None
-        if not asked or (self.presence is not None and not self.presence_hidden):
+        if not asked or self.unknown or (self.presence is not None and not self.presence_hidden):
             return NOT_JUDGED
         return MET
 
@@ -150,6 +156,12 @@ class PlaceAssessment(Shown):
         present, found = self.too_sure
         n = self.known.n_records
         out = []
+        if self.unknown:
+            several = "s" if self.unknown > 1 else ""
+            out.append(
+                f"{self.unknown} earlier release{several} of this table published its places or "
+                f"{'were' if several else 'was'} not assessed: what all tell is not known"
+            )
         if self.presence is not None and not self.presence_hidden:
             out.append(
                 "moved places hide where somebody is, not that they are in the table, whose "
@@ -184,6 +196,11 @@ class PlaceAssessment(Shown):
         """What a later release of the table has to count, earlier ones included."""
         with np.errstate(divide="ignore"):
             return EarlierPlaces(np.log(self.bayes_factor), self.log_odds)
+
+    @property
+    def of_this_release(self) -> EarlierPlaces:
+        """What this release says by itself, as far as it was worked out."""
+        return self.for_later if self.alone is None else self.alone
 
     @cached_property
     def records(self) -> pd.DataFrame:
@@ -239,6 +256,7 @@ class PlaceAssessment(Shown):
             "number": self.number,
             "copies": self.copies,
             "earlier_releases": self.earlier,
+            "earlier_not_known": self.unknown,
             "largest_bayes_factor_allowed": self.presence,
             "largest_chance_allowed": self.finding,
             "presence_hidden": self.presence_hidden,
