@@ -25,7 +25,7 @@ class PairSums(NamedTuple):
     Attributes
     ----------
     weights
-        Sum over ordered pairs of 1 / |W n (W + d)|, by the block of the first place, shape
+        Sum over ordered pairs of ``1 / |W n (W + d)|``, by the block of the first place, shape
         (blocks, bins).
     pairs, distances, squares
         Number of pairs, sum of their distances and of the squared differences of their values,

@@ -52,7 +52,7 @@ class PairCurves(Shown):
 
     @property
     def k_ratio(self) -> Floats:
-        """K / (pi r^2), shape (m,): 1 where records ignore one another."""
+        """K over pi r^2, which is 1 where records ignore one another, shape (m,)."""
         return np.asarray(self.k / (np.pi * self.radii**2))
 
 
@@ -78,8 +78,9 @@ def ripley(
     """Ripley's K and the pair correlation, or with two groups cross-K, of places in a mask.
 
     With the translation correction of Ohser and Stoyan (1981), which is exact for a mask of square
-    cells: K(r) = |W|^2 / (n_1 n_2) sum 1(d_ij <= r) / |W n (W + d_ij)|, n (n - 1) for one group.
-    The pair correlation has Epanechnikov's kernel with Stoyan's half band 0.15 / sqrt(n / |W|).
+    cells: ``K(r) = |W|^2 / (n_1 n_2) sum 1(d_ij <= r) / |W n (W + d_ij)|``, n (n - 1) for one
+    group. The pair correlation has Epanechnikov's kernel with Stoyan's half band,
+    ``0.15 / sqrt(n / |W|)``.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from dsstan.core.errors import InputError, check_count, describe_rows
 from dsstan.table.mask.mask import OUTSIDE, Mask
 
 UNIFORM, GAUSSIAN = LAWS = ("uniform", "gaussian")
-"""Laws of a displacement: uniform in a disc or ring, or normal in both coordinates."""
+"""A displacement is uniform in a disc or ring, or normal in both coordinates."""
 
 INNER = 0.1
 """Inner ring of a donut holds this share of the addresses of the outer."""
@@ -45,7 +45,7 @@ class Rings:
     inner, outer
         Radii, shape (n,); for the Gaussian law ``outer`` is the standard deviation.
     law
-        One of :data:`LAWS`.
+        ``"uniform"`` or ``"gaussian"``.
     """
 
     inner: Floats = field(repr=False)
@@ -86,7 +86,7 @@ class RadialMask:
     nearest
         Addresses in the outer ring of a donut; None for a displacement.
     law
-        One of :data:`LAWS`.
+        ``"uniform"`` or ``"gaussian"``.
     """
 
     mask: Mask
