@@ -217,8 +217,8 @@ MUTATIONS = (
     Mutation(
         "copies carry w* instead of w",
         "dsstan/models/predictive.py",
-        "self.carried * w + noise",
-        "self.fit.A * w + noise",
+        "self.carried * w, chain",
+        "self.fit.A * w, chain",
         "drawn_copies",
     ),
     Mutation(

@@ -98,7 +98,7 @@ def test_the_wheel_carries_every_module(wheel):
 def test_the_wheel_carries_the_templates_of_the_report_unchanged(wheel):
     sources = sorted((ROOT / "dsstan" / "release" / "report" / "templates").iterdir())
     assert {p.name for p in sources} == {
-        *("report.html", "factsheet.html", "pictures.html", "tables.html"),
+        *("report.html", "factsheet.html", "pictures.html", "tables.html", "placed.html"),
         *("report.js", "style.css"),
     }
     for path in sources:
