@@ -19,6 +19,10 @@ from dsstan.release.metadata import check_metadata
 from dsstan.release.publication.publish import publish
 from dsstan.release.reading import read_release, read_table
 from dsstan.table.prepare import prepare
+from mc import z_limit
+
+WIDE = 0.99
+"""Most that intervals of synthetic populations cover of a mean: they are wide, not endless."""
 
 SAME = 1e-12
 """One formula in two ways."""
@@ -207,3 +211,15 @@ def test_the_rule_of_full_synthesis_is_that_of_the_paper_and_never_below_a_known
     assert (own < least)[2]
     first = 7 * (1.0 - 0.5 / ((1.0 + 1.0 / 8) * b[0])) ** 2
     assert found.df[0] == pytest.approx(max(first, 3.5), rel=SAME)
+
+
+def test_intervals_of_populations_cover_a_mean_at_least_as_often_as_they_say():
+    rng, S, n, L = np.random.default_rng(2), 20_000, 100, 20
+    table = rng.standard_normal(S) / np.sqrt(n)  # the mean of each of S tables; the truth is 0
+    posterior = table + rng.standard_normal((L, S)) / np.sqrt(n)
+    q = posterior + rng.standard_normal((L, S)) / np.sqrt(n)
+    u = rng.chisquare(n - 1, (L, S)) / (n - 1) / n
+    found = combine_full(q, u)
+    covered = float(np.mean((found.low < 0) & (found.high > 0)))
+    error = np.sqrt(0.05 * 0.95 / S)
+    assert 0.95 - z_limit(1) * error < covered < WIDE

@@ -31,7 +31,7 @@ imputation for statistical disclosure limitation*, Journal of Official Statistic
 - estimate: q = mean of q_l
 - variance: T = (1 + 1/L) b - u, with u the mean of u_l and b the variance of q_l: b holds the
   variance of a sample, which u estimates, and what is not known of the population
-- where that T is below u + b / L, take the latter
+- where that T is below u + b / L, take the latter; intervals are a little wide so
 - interval: q +/- t sqrt(T), Student's t with (L - 1)(T / ((1 + 1/L) b))^2 degrees of freedom, and
   at least (L - 1) / 2
 
