@@ -14,7 +14,7 @@ from dsstan.copies.options import COPIES, ReleaseOptions, option
 from dsstan.copies.places.draw import move_places, synthesise_population
 from dsstan.copies.places.result import KEPT, MOVED, NUMBERS, PLACES, POPULATION, PlacedRelease
 from dsstan.copies.protect import stage_seeds
-from dsstan.core.errors import InputError, check_count, is_number
+from dsstan.core.errors import InputError, check_count
 from dsstan.core.seeds import seed_bits
 from dsstan.core.spelling import spelled
 from dsstan.models.intensity.fit import SURFACES, fit_intensity
@@ -74,11 +74,8 @@ class PlacesOptions:
         COPIES,
         SURFACES,
     )
-    lonely: float = option(
-        1.0,
-        "A place informs no synthetic one where fewer others of its group than this are expected "
-        "in its cell.",
-        COPIES,
+    held_back: int = option(
+        1, "Records of each group in each cell that inform no synthetic place.", COPIES
     )
     places_groups: list[str] | None = option(
         None, "Columns that make the groups of the intensity; once for each.", COPIES
@@ -125,8 +122,7 @@ class PlacesOptions:
             )
         if self.cells is not None:
             check_count("cells", self.cells)
-        if not (is_number(self.lonely) and self.lonely >= 0):
-            raise InputError("lonely must be a number of records, from 0 on")
+        check_count("held_back", self.held_back, least=0)
         if self.presence is not None and not self.presence > 1.0:
             raise InputError("presence must be a Bayes factor above 1, such as 3")
         if self.finding is not None and not 0.0 < self.finding < 1.0:
@@ -177,7 +173,7 @@ class PlacesOptions:
             columns = problem.table[names].astype(str)
             groups = columns.agg(", ".join, axis=1).to_list()
         return fit_intensity(
-            problem, mask, groups=groups, surface=self.surface, lonely=self.lonely, **how
+            problem, mask, groups=groups, surface=self.surface, held_back=self.held_back, **how
         )
 
 

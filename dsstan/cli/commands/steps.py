@@ -57,7 +57,7 @@ _HEAD = signature_of(
     "table coords out_folder sep decimal thousands encoding na layer crs distance survey_weights "
     "household copies seed engine format chains warmup samples adapt_delta accept_failed strict "
     "publish accept_proxy csv_text no_report workdir ledger time places mask addresses cells "
-    "surface lonely places_groups number accept_place presence finding",
+    "surface held_back places_groups number accept_place presence finding",
     *(_OfAChain, Source, ReleaseOptions, Writing, PlacesOptions, Run),
 )
 """What stands above the steps."""

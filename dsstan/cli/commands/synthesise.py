@@ -36,7 +36,7 @@ from dsstan.table.formulas.formula import parse
     "protection engine format absolute chains warmup samples adapt_delta cov_model covariance "
     "neighbours phi_bounds time time_decay group_share accept_failed strict rounding missing heap "
     "range imputations hide_gaps publish csv_text accept_proxy floor attribution "
-    "accept_below_floor reason places mask addresses cells surface lonely places_groups number "
+    "accept_below_floor reason places mask addresses cells surface held_back places_groups number "
     "accept_place presence finding no_report by_row_groups workdir ledger dry_run as_json verbose"
 )
 def synthesise(

@@ -9,12 +9,19 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 import pandas as pd
 
-from dsstan.core.arrays import Floats, Indices, Truths
-from dsstan.core.errors import CoordinateError, InputError, TableError, describe_rows, is_number
+from dsstan.core.arrays import Floats, Indices
+from dsstan.core.errors import (
+    CoordinateError,
+    InputError,
+    TableError,
+    check_count,
+    describe_rows,
+    is_number,
+)
 from dsstan.core.seeds import STARTS, root_seed, seed_of, stream
 from dsstan.covariance.approximations import Covariance
 from dsstan.models.counts.fit import CountFit, CountPriors, fit_counts
-from dsstan.models.intensity.cell_law import CellLaw, IndependentCells, too_few
+from dsstan.models.intensity.cell_law import IndependentCells
 from dsstan.models.intensity.result import CellDraws, Intensity
 from dsstan.models.intensity.stacked import EXPOSURE, exposure_of, priors_of, stacked
 from dsstan.models.intensity.surface_law import OwnSurfaces, SurfaceLaw
@@ -51,7 +58,7 @@ def fit_intensity(
     groups: str | Sequence[Any] | None = None,
     formula: str | None = None,
     surface: str = "shared",
-    lonely: float = 1.0,
+    held_back: int = 1,
     phi: float | None = None,
     prior: float = 0.5,
     seed: int | None = None,
@@ -60,9 +67,10 @@ def fit_intensity(
     """Fit the chances with which records of each group lie in each cell.
 
     ``n_k(c) ~ Poisson(exposure(c) exp(a_k + x(c) b_k + u(c)))``, u a Gaussian process. First all
-    records inform it. A record is lonely where, without it, fewer than ``lonely`` others of its
-    group are expected in its cell. A second, restricted fit leaves the places of lonely records
-    out of the counts, with phi held at the posterior median of the first.
+    records inform it. A second, restricted fit, from which releases are drawn, is of counts that
+    are lower by ``held_back`` in every cell and nowhere below 0, with phi held at the posterior
+    median of the first. Records of a cell with no more than that are *lonely*: their place informs
+    nothing.
 
     Parameters
     ----------
@@ -79,8 +87,8 @@ def fit_intensity(
     surface
         ``"shared"``: one u for all groups. ``"own"``: a fit a group. ``"none"``: cells are
         independent, in closed form, ``p_k ~ Dirichlet(prior exposure(c))``.
-    lonely
-        Expected number of others below which a record is lonely; 0 for none.
+    held_back
+        Records of each group in each cell that do not inform a release; 0 for none.
     phi
         Decay to hold in both fits.
     prior
@@ -101,11 +109,12 @@ def fit_intensity(
     CoordinateError
         If records lie outside the mask.
     InputError
-        If arguments contradict each other, or every record is lonely.
+        If arguments contradict each other, or no record is left to inform a release.
     TableError
         If the group of a record is missing.
     """
-    _check(mask, formula, surface, lonely, prior, fitting, phi)
+    _check(mask, formula, surface, prior, fitting, phi)
+    held_back = check_count("held_back", held_back, least=0)
     sites = problem.sites if isinstance(problem, Problem) else np.asarray(problem)
     labels, group_index = _groups(problem, groups, len(sites))
     cell_index = _cells(sites, mask)
@@ -114,32 +123,30 @@ def fit_intensity(
         labels,
         group_index,
         cell_index,
-        np.zeros(len(sites), dtype=bool),
         IndependentCells(np.tile(prior * exposure_of(mask), (len(labels), 1))),
-        lonely_below=float(lonely),
+        held_back=held_back,
     )
+    if intensity.lonely.all():
+        raise InputError(
+            f"no cell holds more than {held_back} of a group, so no record may inform where "
+            "synthetic places are: give a mask of fewer, wider cells, merge groups, or lower "
+            "held_back"
+        )
     if surface == "none":
-        return replace(intensity, lonely=_lonely(intensity))
+        return intensity
     root = root_seed(seed)
     fitting = {"covariance": "auto" if mask.n_cells <= EXACT_CELLS else "vecchia", **fitting}
     own = surface == "own"
-    first = _Surfaces(intensity, formula, own, phi, fitting)
-    intensity = first.fit("unrestricted", {}, root)
-    intensity = replace(intensity, lonely=_lonely(intensity))
-    if intensity.lonely.all():
-        raise InputError(
-            "every record is lonely, so none may inform where synthetic places are: give a mask "
-            "of fewer, wider cells, merge groups, or lower the threshold lonely"
-        )
-    if not intensity.lonely.any():
-        return intensity
-    second = _Surfaces(intensity, formula, own, phi, fitting)
+    surfaces = _Surfaces(intensity, formula, own, phi, fitting)
+    first = surfaces.fit("unrestricted", intensity.counts, {}, root)
+    if not held_back:
+        return first
     seed = seed_of(stream(root, STARTS, b"restricted intensity"))
-    return second.fit("restricted", intensity.fits, seed)
+    return surfaces.fit("restricted", intensity.informing, first.fits, seed)
 
 
 class _Surfaces:
-    """The surfaces of one stage: one, or one a group."""
+    """The surfaces of a table: one, or one a group."""
 
     def __init__(
         self,
@@ -152,15 +159,14 @@ class _Surfaces:
         self.intensity, self.formula, self.own = intensity, formula, own
         self.phi, self.fitting = phi, fitting
 
-    def fit(self, kind: str, before: dict[str, CountFit], seed: int) -> Intensity:
-        """The intensity with the law of its informing records."""
-        intensity = self.intensity
-        counts, offset = intensity.informing, np.log(exposure_of(intensity.mask))
+    def fit(self, kind: str, counts: Floats, before: dict[str, CountFit], seed: int) -> Intensity:
+        """The intensity with the law of some counts, shape (K, C)."""
+        intensity, offset = self.intensity, np.log(exposure_of(self.intensity.mask))
         there = np.flatnonzero(counts.sum(axis=1) > 0)
         fits = dict(before)
         law: CellDraws
         if not self.own:
-            fits[kind] = self._one(there, before.get("unrestricted"), seed)
+            fits[kind] = self._one(there, counts, before.get("unrestricted"), seed)
             law = SurfaceLaw(fits[kind], counts, offset, there)
             return replace(intensity, law=law, fits=fits)
         laws: list[SurfaceLaw | None] = [None] * len(intensity.groups)
@@ -168,16 +174,16 @@ class _Surfaces:
             label = intensity.groups[k]
             start = before.get(f"unrestricted {label}")
             child = seed_of(stream(seed, STARTS, label.encode()))
-            found = fits[f"{kind} {label}"] = self._one(np.array([k]), start, child)
+            found = fits[f"{kind} {label}"] = self._one(np.array([k]), counts, start, child)
             laws[k] = SurfaceLaw(found, counts[[k]], offset, np.array([0]))
         return replace(intensity, law=OwnSurfaces(tuple(laws), offset), fits=fits)
 
-    def _one(self, which: Indices, start: CountFit | None, seed: int) -> CountFit:
+    def _one(self, which: Indices, counts: Floats, start: CountFit | None, seed: int) -> CountFit:
         """A surface of some groups, phi held at the posterior median of ``start``."""
         intensity = self.intensity
         problem = stacked(
             intensity.mask,
-            intensity.informing[which],
+            counts[which],
             tuple(intensity.groups[k] for k in which),
             self.formula,
         )
@@ -188,31 +194,10 @@ class _Surfaces:
         return fit_counts(problem, offset=EXPOSURE, phi=phi, seed=seed, **fitting)
 
 
-def expected_others(law: CellLaw, counts: Floats) -> Floats:
-    """Others of its group expected in the cell of a record, shape (K, C); NaN without a record.
-
-    ``(N_k - 1) E[p_k(c) | counts less the record]``.
-    """
-    out = np.full(counts.shape, np.nan)
-    for k, row in enumerate(counts):
-        cells = np.flatnonzero(row > 0)
-        if cells.size:
-            chances = law.without(counts, k, cells)[np.arange(cells.size), cells]
-            out[k, cells] = (row.sum() - 1.0) * chances
-    return out
-
-
-def _lonely(intensity: Intensity) -> Truths:
-    """Records with fewer others expected in their cell than the threshold, shape (N,)."""
-    others = expected_others(intensity.law, intensity.counts)
-    return too_few(others[intensity.group_index, intensity.cell_index], intensity.lonely_below)
-
-
 def _check(
     mask: Mask,
     formula: str | None,
     surface: str,
-    lonely: float,
     prior: float,
     fitting: SurfaceKeywords,
     phi: float | None,
@@ -220,8 +205,6 @@ def _check(
     """Raise InputError where arguments contradict each other."""
     if surface not in SURFACES:
         raise InputError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
-    if not (is_number(lonely) and 0 <= lonely < np.inf):
-        raise InputError("lonely must be a number of records from 0 on")
     if not (is_number(prior) and 0 < prior < np.inf):
         raise InputError("prior must be a number of records above 0")
     if mask.n_cells < 2:

@@ -38,25 +38,23 @@ class Intensity(Shown):
         Labels of the K groups.
     group_index, cell_index
         Of each record, shape (N,). Confidential.
-    lonely
-        Records whose place does not inform the chances of a release, shape (N,). Confidential.
     law
         The posterior of the chances given counts.
     fits
         Fits of the surface behind the law by kind, ``"unrestricted"`` first; empty without one.
         Where each group has its own, the kind is followed by the group.
-    lonely_below
-        A record is lonely where fewer others of its group are expected in its cell.
+    held_back
+        How many records of each group in each cell do not inform a release. So one record more or
+        less in the table is one more or less, or none, among those that do.
     """
 
     mask: Mask
     groups: tuple[str, ...]
     group_index: Indices = field(repr=False)
     cell_index: Indices = field(repr=False)
-    lonely: Truths = field(repr=False)
     law: CellDraws = field(repr=False)
     fits: dict[str, Any] = field(repr=False, default_factory=dict)
-    lonely_below: float = 1.0
+    held_back: int = 1
 
     def _line(self) -> str:
         return (
@@ -75,14 +73,16 @@ class Intensity(Shown):
     @cached_property
     def counts(self) -> Floats:
         """All records by group and cell, shape (K, C). Confidential."""
-        return self._count(np.ones(self.n_records, dtype=bool))
+        K, C = len(self.groups), self.mask.n_cells
+        number = self.group_index * C + self.cell_index
+        return np.bincount(number, minlength=K * C).reshape(K, C).astype(np.float64)
 
     @cached_property
     def informing(self) -> Floats:
-        """The same without the lonely records, which a release does not know. Confidential."""
-        return self._count(~self.lonely)
+        """Those that a release knows, without the held back ones, shape (K, C). Confidential."""
+        return np.maximum(self.counts - self.held_back, 0.0)
 
-    def _count(self, which: Truths) -> Floats:
-        K, C = len(self.groups), self.mask.n_cells
-        number = self.group_index[which] * C + self.cell_index[which]
-        return np.bincount(number, minlength=K * C).reshape(K, C).astype(np.float64)
+    @cached_property
+    def lonely(self) -> Truths:
+        """Records whose cell has none of their group that informs, shape (N,). Confidential."""
+        return np.asarray(self.informing[self.group_index, self.cell_index] == 0.0)

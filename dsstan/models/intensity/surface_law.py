@@ -9,13 +9,11 @@ from functools import cached_property
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.special import gammaln
 
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError
 from dsstan.covariance.correlation import correlation
 from dsstan.models.counts.fit import CountFit
-from dsstan.models.intensity.cell_law import Powers
 from dsstan.models.intensity.posterior import CellModel, CellPosterior, inverse, posterior
 from dsstan.models.intensity.stacked import flat_columns
 
@@ -34,49 +32,29 @@ def expected_rates(found: CellPosterior, group: int) -> Floats:
     return np.asarray(np.exp(found.tilted(group, 1.0).log_z - found.tilted(group).log_z))
 
 
-def log_rates(
-    found: CellPosterior, group: int, cells: Indices, taken: Floats, power: Powers | None = None
-) -> Floats:
-    """log E[lambda^g | counts less some records in each of the cells], shape (n, C).
+def log_rates_without(found: CellPosterior, group: int, cells: Indices) -> Floats:
+    """log E[lambda | counts less one record in each of the cells], shape (n, C).
 
     At the cell itself it is a ratio of two integrals in one dimension. Another cell c follows from
-    the covariance V of the log intensities: taking records from cell i moves the mean of eta_i by
-    d_i, and g more records in c would move that of eta_c by d_c, so that log E[lambda_c^g] changes
-    by ``V_ci (d_i / V_ii) (d_c / V_cc)``; for normals it is -taken g V_ci.
+    the covariance V of the log intensities: taking a record from cell i moves the mean of eta_i by
+    d_i, and one more in c would move that of eta_c by d_c, so that log E[lambda_c] changes by
+    ``V_ci (d_i / V_ii) (d_c / V_cc)``; for normals it is -V_ci.
 
     Parameters
     ----------
     found, group
         The posterior, and a group in it.
-    cells, taken
-        Cells and how many records are taken from each, shape (n,).
-    power
-        g, shape (n, C); 1 by default.
+    cells
+        Shape (n,).
     """
-    now, variance = found.tilted(group), found.variance[group]
-    rows = np.arange(len(cells))
-    down, own = np.empty(len(cells)), np.empty(len(cells))
-    for some in np.unique(taken):
-        less, at = found.tilted(group, -some), taken == some
-        down[at] = ((less.mean - now.mean) / variance)[cells[at]]
-        own[at] = less.log_z[cells[at]]
-    tie = found.columns(group, cells)
-    tie *= down[:, None]
-    tie[rows, cells] = 0.0
-    power = np.ones((1, tie.shape[1]), dtype=np.int16) if power is None else power
-    rise, first = np.zeros((2, int(power.max(initial=0)) + 1, tie.shape[1]))
-    for some in np.flatnonzero(np.bincount(power.ravel())):
-        more = found.tilted(group, float(some))
-        rise[some] = (more.mean - now.mean) / variance
-        first[some] = more.log_z - now.log_z
-    column = np.arange(tie.shape[1])
-    tie *= rise[power, column]
-    tie += first[power, column]
-    gained = np.broadcast_to(power, tie.shape)[rows, cells].astype(np.float64)
-    for some in np.unique(gained - taken):
-        after, at = found.tilted(group, some), gained - taken == some
-        tie[rows[at], cells[at]] = after.log_z[cells[at]] - own[at]
-    return tie
+    less, now, more = (found.tilted(group, by) for by in (-1.0, 0.0, 1.0))
+    variance, rows = found.variance[group], np.arange(len(cells))
+    out = found.columns(group, cells)
+    out *= ((less.mean - now.mean) / variance)[cells, None]
+    out *= (more.mean - now.mean) / variance
+    out += more.log_z - now.log_z
+    out[rows, cells] = (now.log_z - less.log_z)[cells]
+    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,32 +94,10 @@ class SurfaceLaw:
         if counts[group].sum() <= 1.0 or group not in self.there:
             return np.tile(self.expected(_emptied(counts, group), group), (len(cells), 1))
         found, at = self._found(counts, group)
-        logs = log_rates(found, at, cells, np.ones(len(cells)))
+        logs = log_rates_without(found, at, cells)
         rates = np.exp(logs, out=logs)
         rates /= rates.sum(axis=1, keepdims=True)
         return rates
-
-    def log_powers(
-        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Powers
-    ) -> Floats:
-        """See :class:`dsstan.models.intensity.cell_law.PowersOfChances`.
-
-        The total of the intensities is a gamma variable independent of the chances, so that a
-        power of a chance is that of an intensity over its own.
-        """
-        total = counts[group].sum() - taken
-        left = (total > 0.0) & (group in self.there)
-        if not left.all():
-            chance = np.log(self.expected(_emptied(counts, group), group))
-            out: Floats = np.asarray(power * chance, dtype=np.float64)
-            if left.any():
-                out[left] = self.log_powers(counts, group, cells[left], taken[left], power[left])
-            return out
-        found, at = self._found(counts, group)
-        out = log_rates(found, at, cells, taken, power)
-        out -= gammaln(total[:, None] + power)
-        out += gammaln(total)[:, None]
-        return out
 
     def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
         """One posterior draw of the fit as chances, shape (K, C).
@@ -248,15 +204,6 @@ class OwnSurfaces:
         if law is None:
             return np.tile(self._exposed, (len(cells), 1))
         return law.without(counts[[group]], 0, cells)
-
-    def log_powers(
-        self, counts: Floats, group: int, cells: Indices, taken: Floats, power: Powers
-    ) -> Floats:
-        """See :class:`dsstan.models.intensity.cell_law.PowersOfChances`."""
-        law = self.laws[group]
-        if law is None:
-            return np.asarray(power * np.log(self._exposed))
-        return law.log_powers(counts[[group]], 0, cells, taken, power)
 
     def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
         """One draw of the chances, shape (K, C); see :meth:`SurfaceLaw.draw`."""

@@ -11,7 +11,7 @@ from dsstan.core.arrays import Floats, Indices
 from dsstan.risk.places.evidence import Evidence, evidence_of
 from dsstan.risk.places.known import KnownPlaces
 
-__all__ = ["Finding", "finding", "of_group", "of_true_cell", "spread"]
+__all__ = ["Finding", "finding", "of_group", "spread"]
 
 _TIE = 1e-9
 """Relative difference of chances that is rounding."""
@@ -72,15 +72,10 @@ def of_group(found: Evidence, addresses: Floats | None) -> tuple[Floats, ...]:
     known = None if addresses is None else np.maximum(addresses, 1.0)
     many = np.ones(len(cells)) if known is None else known[cells]
     stages = [found.posterior, found.prior]
-    chances = [of_true_cell(found, stage) for stage in stages]
+    chances = [found.of_true_cell(stage) for stage in stages]
     likely = [_at_least(stage, cells, None) for stage in stages]
     per_address = likely if known is None else [_at_least(s, cells, known) for s in stages]
     return (*chances, *(one / many for one in chances), *likely, *per_address)
-
-
-def of_true_cell(found: Evidence, chances: Floats) -> Floats:
-    """What each row says of the cell that the record is in, shape (n,)."""
-    return np.asarray(chances[np.arange(len(chances)), found.pairs.cells])
 
 
 def _at_least(chances: Floats, cells: Indices, addresses: Floats | None) -> Floats:

@@ -50,37 +50,28 @@ class KnownPlaces:
         The posterior of the chances of the cells given counts.
     everyone
         All records by group and cell, shape (K, C).
-    informing
-        Those that the release is drawn from, without the lonely ones, shape (K, C).
-    group_index, cell_index, lonely
+    group_index, cell_index
         Of each record, shape (N,).
-    lonely_below
-        A record is lonely where it expects fewer others of its group in its cell.
+    held_back
+        How many records of each group in each cell do not inform a release.
     """
 
     law: CellLaw
     everyone: Floats = field(repr=False)
-    informing: Floats = field(repr=False)
     group_index: Indices = field(repr=False)
     cell_index: Indices = field(repr=False)
-    lonely: Truths = field(repr=False)
-    lonely_below: float = 1.0
+    held_back: int = 1
 
     def __post_init__(self) -> None:
-        lengths = {len(self.group_index), len(self.cell_index), len(self.lonely)}
-        if len(lengths) > 1:
+        if len(self.group_index) != len(self.cell_index):
             raise InputError(
-                "group_index, cell_index and lonely must be of the same records; got "
-                f"{len(self.group_index)}, {len(self.cell_index)} and {len(self.lonely)}"
+                "group_index and cell_index must be of the same records; got "
+                f"{len(self.group_index)} and {len(self.cell_index)}"
             )
-        for name, counts, which in (
-            ("everyone", self.everyone, np.ones(len(self.lonely), dtype=bool)),
-            ("informing", self.informing, ~self.lonely),
-        ):
-            found = np.zeros_like(self.everyone)
-            np.add.at(found, (self.group_index[which], self.cell_index[which]), 1.0)
-            if counts.shape != self.everyone.shape or not np.array_equal(found, counts):
-                raise InputError(f"{name} must be the counts of the records by group and cell")
+        found = np.zeros_like(self.everyone)
+        np.add.at(found, (self.group_index, self.cell_index), 1.0)
+        if not np.array_equal(found, self.everyone):
+            raise InputError("everyone must be the counts of the records by group and cell")
 
     @classmethod
     def of(cls, intensity: Intensity) -> KnownPlaces:
@@ -88,17 +79,25 @@ class KnownPlaces:
         return cls(
             law=intensity.law,
             everyone=intensity.counts,
-            informing=intensity.informing,
             group_index=intensity.group_index,
             cell_index=intensity.cell_index,
-            lonely=intensity.lonely,
-            lonely_below=intensity.lonely_below,
+            held_back=intensity.held_back,
         )
 
     @property
     def n_records(self) -> int:
         """N."""
-        return len(self.lonely)
+        return len(self.cell_index)
+
+    @cached_property
+    def informing(self) -> Floats:
+        """The records that the release is drawn from, shape (K, C)."""
+        return np.maximum(self.everyone - self.held_back, 0.0)
+
+    @cached_property
+    def lonely(self) -> Truths:
+        """Records in whose cell none of their group informs the release, shape (N,)."""
+        return np.asarray(self.informing[self.group_index, self.cell_index] == 0.0)
 
     @cached_property
     def totals(self) -> Floats:
@@ -112,7 +111,7 @@ class KnownPlaces:
         for group in np.flatnonzero(self.totals):
             records = np.flatnonzero(self.group_index == group)
             cells, which = np.unique(self.cell_index[records], return_inverse=True)
-            alone = self.informing[group, cells] < self.everyone[group, cells]
+            alone = self.informing[group, cells] == 0.0
             out.append(Pairs(int(group), records, which, cells.astype(np.intp), alone))
         return tuple(out)
 

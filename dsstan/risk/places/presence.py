@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from dsstan.core.arrays import Floats
 from dsstan.risk.places.evidence import Evidence, evidence_of
-from dsstan.risk.places.finding import of_true_cell, spread
+from dsstan.risk.places.finding import spread
 from dsstan.risk.places.known import KnownPlaces
 
 __all__ = ["log_number", "log_presence", "presence"]
@@ -43,10 +43,12 @@ def presence(known: KnownPlaces, released: Floats, number: str = "kept") -> Floa
 def log_presence(known: KnownPlaces, released: Floats, found: Evidence, number: str) -> Floats:
     """Logarithms of the same of one group, by occupied cell, shape (n,)."""
     if number == "kept":
-        after, before = of_true_cell(found, found.posterior), of_true_cell(found, found.prior)
+        after, before = found.of_true_cell(found.posterior), found.of_true_cell(found.prior)
         return np.asarray(np.log(after) - np.log(before))
     k = found.pairs.group
-    return found.log_present + log_number(released[:, k].sum(axis=1), known.totals[k])
+    return found.of_true_cell(found.log_factor) + log_number(
+        released[:, k].sum(axis=1), known.totals[k]
+    )
 
 
 def log_number(released: Floats, total: float) -> float:
