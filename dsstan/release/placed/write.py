@@ -169,7 +169,7 @@ def _accepted(assessment: PlacesJudged | None, accept: bool, reason: str | None)
         why = str(getattr(assessment, "why", "")) or "it misses a floor of places"
         raise DisclosureError(
             f"{why}. Nothing was written: make wider cells, release fewer copies, hold back "
-            "threshold of lonely places, or accept it with accept_below_floor and a reason "
+            "more records of each cell, or accept it with accept_below_floor and a reason "
             "(--accept-below-floor --reason TEXT)"
         )
     return words
