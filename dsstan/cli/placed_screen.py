@@ -112,6 +112,10 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
         lines.append(f"Largest Bayes factor of presence: {found.bayes_factor.max():.3g}")
     else:
         lines.append("Moved places do not hide who is in the table: covariates are kept")
+    if release.fits and found.values is None:
+        lines.append("What the copies say of values is not judged: give a --floor")
+    elif found.values is not None and found.values.after is not None:
+        lines.append(found.values.most_learnt_in_words())
     return lines
 
 

@@ -67,7 +67,9 @@ class PlacesOptions:
         COPIES,
         metavar="FILE",
     )
-    cells: int | None = option(None, "About how many cells the mask has (1000).", COPIES)
+    cells: int | None = option(
+        None, "About how many cells the mask has (one for ten records, 1000 at most).", COPIES
+    )
     surface: str = option(
         "shared",
         "Intensity of places: shared by the groups, own of each, or none: cells are independent.",

@@ -139,10 +139,19 @@ def test_a_population_of_several_columns_lies_at_the_addresses_of_a_file(inside,
         assert {tuple(row) for row in np.asarray(copy[["x", "y"]])} <= listed
 
 
-def test_a_floor_of_values_is_refused_before_anything_is_read(inside, here):  # noqa: F811
-    made = inside(*MOVED, "--mask", "area.gpkg", "--floor", "10%", "--out", "out")
-    assert made.returncode == 2
-    assert "--floor 10%" in made.stderr
+def test_a_floor_judges_values_as_if_places_were_kept(inside, here):  # noqa: F811
+    asked = ("--mask", "area.gpkg", "--finding", "0.99", "--accept-failed", "--threshold", "0.06")
+    made = inside(*MOVED, *asked, "--floor", "90%", "--out", "out")
+    assert made.returncode == 5, made.stdout + made.stderr
+    assert "of values, as if places were kept" in " ".join(made.stdout.split())
+    assert not (here / "out").exists()
+    made = inside(*MOVED, *asked, "--floor", "0.1%", "--out", "out")
+    assert made.returncode == 0, made.stdout + made.stderr
+    summary = json.loads((here / "out" / "confidential" / "summary.json").read_text())
+    assert summary["disclosure_verdict"] in ("met", "not judged")
+    found = summary["places_at_risk"]["values_as_if_kept"]
+    assert found["floor"]["asked"] == "0.1%"
+    assert found["floor"]["records_below"] == 0
 
 
 @pytest.mark.parametrize(

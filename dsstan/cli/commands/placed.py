@@ -30,6 +30,7 @@ from dsstan.release.copy_files import format_for
 from dsstan.release.placed.write import write_placed
 from dsstan.release.reading import needed_columns, read_table
 from dsstan.release.whole_folder import check_target
+from dsstan.risk.floors import as_floor
 from dsstan.risk.places.assessment import assess_places
 from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.formulas.formula import parse
@@ -98,15 +99,11 @@ def check_placed(options: ReleaseOptions, writing: Writing) -> None:
     Raises InputError if so.
     """
     options.refuse_search()
-    values = (
-        "is about the values of records at their own places; places have presence and finding, and "
-        "dsstan.risk.places.assessment.values_as_if_kept has the intruder of values"
-    )
+    as_floor(writing.floor)
     other = "is for places that are kept"
     for name, given, why in (
-        ("floor", writing.floor, values),
-        ("attribution", writing.attribution, values),
-        ("absolute", writing.absolute, values),
+        ("attribution", writing.attribution, other),
+        ("absolute", writing.absolute, other),
         ("imputations", options.imputations, other),
         ("hide_gaps", options.hide_gaps, other),
         ("by_row_groups", options.by_row_groups, other),
@@ -145,7 +142,9 @@ def judge_and_write(
 ) -> tuple[PlaceAssessment, DisclosureError | None]:
     """What intruders learn of places, and why the release was not written, if it was not."""
     with phase("disclosure"):
-        found = assess_places(release, presence=places.presence, finding=places.finding)
+        found = assess_places(
+            release, presence=places.presence, finding=places.finding, floor=writing.floor
+        )
     with phase("writing"):
         try:
             write_placed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -97,20 +96,10 @@ def placed_summary(
             "conditions": conditions,
             "warnings": [str(one["condition"]) for one in conditions],
         },
-        "attacker": None if found is None else {"floor": _limits(found)},
+        "attacker": None if found is None else {"floor": found.get("floor")},
         "places_at_risk": found,
         "seconds": {"synthesis": finite(release.seconds)},
     }
-
-
-def _limits(found: Mapping[str, Any]) -> str | None:
-    """What was asked of an assessment of places, in words; None where nothing was."""
-    names = {
-        "largest_bayes_factor_allowed": "presence",
-        "largest_chance_allowed": "finding",
-    }
-    asked = [f"{word} {found[key]:g}" for key, word in names.items() if found.get(key) is not None]
-    return ", ".join(asked) or None
 
 
 def placed_settings(
@@ -148,7 +137,7 @@ def placed_settings(
         "floor": None
         if assessment is None
         else {
-            "asked": _limits(assessment.summary()),
+            "asked": assessment.summary().get("floor"),
             "accepted_below": accepted is not None,
             "reason": accepted,
         },

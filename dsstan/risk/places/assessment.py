@@ -30,6 +30,7 @@ def assess_places(
     *,
     presence: float | None = None,
     finding: float | None = None,
+    floor: FloorLike | None = None,
     earlier: Sequence[PlaceAssessment | EarlierPlaces] | None = None,
 ) -> PlaceAssessment:
     """What a release with synthetic places discloses of the presence and the place of every record.
@@ -43,6 +44,9 @@ def assess_places(
     finding
         Largest chance of the right address allowed, or of the right cell where the mask has no
         addresses, such as 0.1.
+    floor
+        What an intruder of values must be left with, such as ``"10%"``, of the column drawn last;
+        see :func:`values_as_if_kept`.
     earlier
         Earlier releases of the same records; see :func:`assess_counts`. By default those that the
         ledger says were published (:mod:`dsstan.release.publication.earlier_places`); ``()`` for
@@ -51,8 +55,11 @@ def assess_places(
     Raises
     ------
     InputError
-        If a limit is none, or an earlier release is of other records.
+        If a limit is none, an earlier release is of other records, or a floor is asked for where no
+        column is modelled.
     """
+    if floor is not None and not release.fits:
+        raise InputError("a floor is about modelled values, and the release has none: leave it out")
     mask = release.intensity.mask
     addresses = None
     if mask.addresses is not None:
@@ -70,11 +77,12 @@ def assess_places(
         finding=finding,
         earlier=earlier,
     )
-    return replace(found, index=release.problem.table.index, unknown=unknown)
+    values = None if floor is None else values_as_if_kept(release.fits[-1], release.copies, floor)
+    return replace(found, index=release.problem.table.index, unknown=unknown, values=values)
 
 
 def values_as_if_kept(
-    fit: Fit, copies: int, *, seed: int | None = None, floor: FloorLike | None = None
+    fit: Fit, copies: int, floor: FloorLike | None = None, *, seed: int | None = None
 ) -> Assessment:
     """The intruder of values, as if the places had been published too.
 
@@ -88,12 +96,14 @@ def values_as_if_kept(
         The model of the response that the release was drawn from.
     copies
         L of the release.
-    seed
-        Of the copies with kept places, which are never published.
     floor
         See :func:`dsstan.assess`.
+    seed
+        Of the copies with kept places, which are never published.
     """
-    twin = synthesise(fit, copies, seed=seed, progress=False)
+    twin = synthesise(
+        fit, copies, seed=seed, accept_failed=True, accept_few_draws=True, progress=False
+    )
     return assess(twin, floor=floor, progress=False)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.display import Card, Part, Shown
 from dsstan.core.errors import InputError, describe_rows
+from dsstan.risk.assessment_result import Assessment
 from dsstan.risk.places.finding import Finding
 from dsstan.risk.places.known import KnownPlaces
 
@@ -93,6 +94,8 @@ class PlaceAssessment(Shown):
         What this release says without the earlier ones that were multiplied; None where none were.
     unknown
         Earlier releases of the table that published its places, or that nobody assessed.
+    values
+        The intruder of values, as if places had been kept; None where no floor was asked for.
     """
 
     known: KnownPlaces = field(repr=False)
@@ -109,6 +112,7 @@ class PlaceAssessment(Shown):
     index: pd.Index[Any] | None = field(repr=False, default=None)
     alone: EarlierPlaces | None = field(repr=False, default=None)
     unknown: int = 0
+    values: Assessment | None = field(repr=False, default=None)
 
     @property
     def copies(self) -> int:
@@ -141,18 +145,19 @@ class PlaceAssessment(Shown):
     @property
     def verdict(self) -> str:
         """MET, MISSED or NOT JUDGED."""
-        if any(one.any() for one in self.too_sure):
+        values = None if self.values is None else self.values.verdict.upper()
+        if any(one.any() for one in self.too_sure) or values == MISSED:
             return MISSED
-        asked = self.presence is not None or self.finding is not None
-        if not asked or self.unknown or (self.presence is not None and not self.presence_hidden):
-            return NOT_JUDGED
-        return MET
+        unjudged = self.unknown > 0 or values == NOT_JUDGED
+        if self.presence is not None and not self.presence_hidden:
+            unjudged = True
+        return MET if self.floor is not None and not unjudged else NOT_JUDGED
 
     @property
     def why(self) -> str:
         """The verdict in sentences."""
-        if self.presence is None and self.finding is None:
-            return "no limit was asked for, of presence or of finding"
+        if self.floor is None:
+            return "no limit was asked for, of presence, finding or values"
         present, found = self.too_sure
         n = self.known.n_records
         out = []
@@ -184,6 +189,8 @@ class PlaceAssessment(Shown):
                 )
             else:
                 out.append(f"no chance of the right {what} is above {self.finding:g}")
+        if self.values is not None:
+            out.append(f"of values, as if places were kept, {self.values.why}")
         return "; ".join(out)
 
     @cached_property
@@ -264,13 +271,16 @@ class PlaceAssessment(Shown):
             "verdict": self.verdict,
             "why": self.why,
             **{name: _plain(self.table(name, low=low)) for name, low in measures},
+            "values_as_if_kept": None if self.values is None else self.values.summary(),
         }
 
     @property
     def floor(self) -> str | None:
         """The limits in words; None where none was asked for."""
         limits = (("presence", self.presence), ("finding", self.finding))
-        return ", ".join(f"{name} {limit:g}" for name, limit in limits if limit is not None) or None
+        words = [f"{name} {limit:g}" for name, limit in limits if limit is not None]
+        words += [] if self.values is None else [f"values {self.values.asked}"]
+        return ", ".join(words) or None
 
     @property
     def against(self) -> str:

@@ -9,8 +9,9 @@ import numpy as np
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, check_count, is_number
 
-CELLS = 1000
-"""Cells aimed at where neither their number nor their width is given."""
+FEWEST, CELLS, RECORDS = 20, 1000, 10
+"""Cells aimed at where neither their number nor their width is given: at least and at most so many,
+between them one for so many records, since a cell with few holds back what it has."""
 MOST = 50_000
 """Cells that a mask may have."""
 BISECTIONS = 25
@@ -27,6 +28,11 @@ def check_size(cells: int | None, width: float | None) -> None:
         raise InputError(f"cells must be at most {MOST}, got {cells}")
     if width is not None and not (is_number(width) and np.isfinite(width) and width > 0):
         raise InputError("width must be above 0 and finite, in the unit of the coordinates")
+
+
+def cells_aimed(cells: int | None, records: int) -> int:
+    """The number of cells that was given, else one that suits so many records."""
+    return cells or min(CELLS, max(FEWEST, records // RECORDS))
 
 
 def numbers_of(places: Floats, width: float) -> Indices:

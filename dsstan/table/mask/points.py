@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import CoordinateError, DsstanWarning, InputError, TableError, describe_rows
 from dsstan.table.geo import planar
-from dsstan.table.mask.grid import CELLS, MOST, centres_of, check_size, numbers_of, width_for
+from dsstan.table.mask.grid import MOST, cells_aimed, centres_of, check_size, numbers_of, width_for
 from dsstan.table.mask.mask import Mask
 from dsstan.table.problem import Problem
 
@@ -52,7 +52,9 @@ def mask_of_addresses(
     if len(places) < 2:
         raise InputError("addresses needs two different places at least")
     width = width or width_for(
-        lambda w: len(_occupied(places, w)), cells or CELLS, np.ptp(places, axis=0)
+        lambda w: len(_occupied(places, w)),
+        cells_aimed(cells, problem.n_records),
+        np.ptp(places, axis=0),
     )
     centres = _few(centres_of(_occupied(places, width), places, width))
     count = np.bincount(Mask(centres, width, np.ones(len(centres))).cell_of(places))
@@ -99,7 +101,9 @@ def mask_of_table(
     )
     sites = problem.unique_sites
     width = width or width_for(
-        lambda w: len(_widened(_occupied(sites, w), around)), cells or CELLS, np.ptp(sites, axis=0)
+        lambda w: len(_widened(_occupied(sites, w), around)),
+        cells_aimed(cells, problem.n_records),
+        np.ptp(sites, axis=0),
     )
     centres = _few(centres_of(_widened(_occupied(sites, width), around), sites, width))
     return Mask(centres, width, np.full(len(centres), width**2), source="table")

@@ -10,7 +10,7 @@ import numpy as np
 from dsstan.core.errors import CoordinateError, InputError, describe_rows
 from dsstan.core.optional import needed
 from dsstan.table.geo import crs_units
-from dsstan.table.mask.grid import CELLS, MOST, check_size
+from dsstan.table.mask.grid import MOST, cells_aimed, check_size
 from dsstan.table.mask.mask import Mask
 from dsstan.table.problem import Problem
 
@@ -33,7 +33,7 @@ def mask_of_polygons(
     problem
         The prepared table: its planar coordinates and unit are those of the mask.
     cells
-        About how many cells; 1000 where ``width`` is not given either.
+        About how many cells; by default one for ten records, 20 at least and 1000 at most.
     width
         Side of a cell instead, in the problem's unit.
 
@@ -53,7 +53,7 @@ def mask_of_polygons(
     area = _area(polygons, problem)
     left, bottom, right, top = shapely.bounds(area)
     if width is None:
-        width = float(np.sqrt(shapely.area(area) / (cells or CELLS)))
+        width = float(np.sqrt(shapely.area(area) / cells_aimed(cells, problem.n_records)))
     count = np.floor(np.array([right - left, top - bottom]) / width * (1.0 - TOUCH)) + 1.0
     if count.prod() > 20 * MOST:
         raise InputError(
