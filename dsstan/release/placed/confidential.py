@@ -132,6 +132,7 @@ def placed_settings(
         },
         "intensity": {
             "law": type(law).__name__,
+            "held_back": release.intensity.held_back,
             **{k: v for k, v in getattr(law, "settings", {}).items() if isinstance(v, plain)},
         },
         "floor": None
