@@ -51,18 +51,17 @@ def home_problem(table: pd.DataFrame, **given: Any) -> Problem:
     return prepare(table, "log(price) ~ size + x", **how)
 
 
-def home_intensity(problem: Problem, mask: Mask, lonely: Any = None, law: Any = None) -> Intensity:
-    """Kinds as groups, independent cells."""
+def home_intensity(problem: Problem, mask: Mask, law: Any = None, held_back: int = 0) -> Intensity:
+    """Kinds as groups, independent cells; every record informs unless some are held back."""
     kinds = ("flat", "house")
     group = (problem.table["kind"] == "house").to_numpy().astype(np.int64)
-    none = np.zeros(problem.n_records, dtype=bool)
     return Intensity(
         mask,
         kinds,
         group,
         mask.cell_of(problem.sites),
-        none if lonely is None else lonely,
         law or IndependentCells(np.full((2, mask.n_cells), 0.5)),
+        held_back=held_back,
     )
 
 

@@ -164,7 +164,7 @@ def test_a_floor_judges_values_as_if_places_were_kept(inside, here):  # noqa: F8
         ({"places": "population", "mask": "a", "number": "some"}, "number must be one of"),
         ({"places": "moved", "mask": "a", "finding": 1.0}, "between 0 and 1"),
         ({"places": "moved", "mask": "a", "presence": 1.0}, "above 1"),
-        ({"places": "moved", "mask": "a", "lonely": -1.0}, "from 0 on"),
+        ({"places": "moved", "mask": "a", "held_back": -1}, "held_back must be a whole number"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(given, message):

@@ -40,9 +40,8 @@ def problem():
 def intensity(problem):
     cells = MASK.cell_of(problem.sites)
     groups = np.zeros(60, dtype=np.int64)
-    lonely = np.bincount(cells, minlength=25)[cells] == 1
     law = IndependentCells(np.full((1, 25), 0.5))
-    return Intensity(MASK, ("all",), groups, cells, lonely, law)
+    return Intensity(MASK, ("all",), groups, cells, law)
 
 
 def test_the_prior_is_the_leave_one_out_chance_by_hand(problem, intensity):

@@ -101,12 +101,14 @@ def test_the_order_of_the_rows_says_nothing_of_the_table(problem):
     assert fixed <= stats.poisson.isf(FALSE_ALARM, 20)  # one fixed point a copy by chance
 
 
-def test_a_lonely_record_moves_no_place_of_a_release(problem):
-    mask, lonely = unit_mask(), np.arange(problem.n_records) == 11
-    here = home_intensity(problem, mask, lonely)
+def test_a_record_whose_cell_holds_no_other_moves_no_place_of_a_release(problem):
+    mask = unit_mask()
+    here = home_intensity(problem, mask, held_back=1)
+    record = int(np.flatnonzero(here.lonely)[0])
     cells = here.cell_index.copy()
-    cells[11] = (cells[11] + 17) % mask.n_cells
+    cells[record] = np.flatnonzero(here.counts[here.group_index[record]] == 0)[-1]
     there = replace(here, cell_index=cells)
+    assert cells[record] != here.cell_index[record]
     one, other = (move_places(i, problem=problem, copies=3, seed=9) for i in (here, there))
     for first, second in zip(one.tables, other.tables, strict=True):
         pd.testing.assert_frame_equal(first, second)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,7 @@ from dsstan.core.errors import CoordinateError, InputError, TableError
 from dsstan.models.counts.fit import fit_counts
 from dsstan.models.counts.outcomes import OUTCOMES
 from dsstan.models.counts.runs import Task
-from dsstan.models.intensity.fit import expected_others, fit_intensity
+from dsstan.models.intensity.fit import fit_intensity
 from dsstan.models.intensity.result import Intensity
 from dsstan.models.intensity.stacked import flat_columns, priors_of, stacked
 from dsstan.models.intensity.surface_law import SurfaceLaw
@@ -57,34 +59,51 @@ def test_counts_are_those_of_the_table() -> None:
     k, c = 1, int(mask.cell_of(sites[:1])[0])
     inside = [g == "b" for g in groups] & (mask.cell_of(sites) == c)
     assert found.counts[k, c] == inside.sum()
-    np.testing.assert_array_equal(found.informing.sum(), 200 - np.sum(found.lonely))
 
 
-def test_lonely_records_follow_from_their_definition() -> None:
+@pytest.mark.parametrize("held_back", [0, 1, 3])
+def test_a_cell_informs_by_its_records_beyond_those_held_back(held_back: int) -> None:
     mask = grid()
     sites, groups = records(mask)
-    found = fit_intensity(sites, mask, groups=groups, surface="none", prior=0.5, lonely=2.0)
-    N, exposure = 200, mask.exposure / mask.exposure.mean()
-    for i in range(0, N, 17):
-        k, c = found.group_index[i], found.cell_index[i]
-        others = found.counts[k].copy()
-        others[c] -= 1.0
-        chance = (others[c] + 0.5 * exposure[c]) / (others.sum() + 0.5 * mask.n_cells)
-        assert found.lonely[i] == (others.sum() * chance < 2.0)
-    assert found.lonely[0]  # alone in its corner
-    assert found.lonely[-1]  # alone in its group
-    assert not fit_intensity(sites, mask, groups=groups, surface="none", lonely=0).lonely.any()
+    found = fit_intensity(sites, mask, groups=groups, surface="none", held_back=held_back)
+    for i, group in enumerate(groups):
+        same = mask.cell_of(sites) == mask.cell_of(sites[i : i + 1])
+        together = int(np.sum(same & (np.array(groups) == group)))
+        informing = found.informing[found.group_index[i], found.cell_index[i]]
+        assert informing == max(together - held_back, 0)
+        assert found.lonely[i] == (together <= held_back)
 
 
-def test_the_restricted_surface_has_no_lonely_record_and_holds_phi(shared: Intensity) -> None:
+def test_one_record_more_changes_one_informing_count_by_one_at_most() -> None:
+    mask = grid()
+    sites, groups = records(mask)
+    found = fit_intensity(sites, mask, groups=groups, surface="none", held_back=2)
+    for i in range(len(groups)):
+        some = np.arange(len(groups)) != i
+        fewer = replace(
+            found, group_index=found.group_index[some], cell_index=found.cell_index[some]
+        )
+        change = found.informing - fewer.informing
+        own = change[found.group_index[i], found.cell_index[i]]
+        assert change.sum() == own == float(not found.lonely[i])
+
+
+def test_the_restricted_surface_is_of_the_informing_counts_and_holds_phi(shared: Intensity) -> None:
     first, second = shared.fits["unrestricted"], shared.fits["restricted"]
-    assert shared.lonely[0]
-    assert shared.lonely[-1]
+    assert shared.lonely[0]  # alone in its corner
+    assert shared.lonely[-1]  # alone in its group
     assert first.problem.original().sum() == 200
-    assert second.problem.original().sum() == 200 - shared.lonely.sum()
+    assert second.problem.original().sum() == 200 - (shared.counts > 0).sum()
     assert np.all(second.draws["phi"] == np.median(first.draws["phi"]))
     assert "group[T.c]" in " ".join(first.problem.terms)
     assert "c" not in second.problem.table["group"].unique()  # no record of it informs
+
+
+def test_where_nobody_is_held_back_the_first_fit_serves() -> None:
+    sites = records(grid())[0]
+    found = fit_intensity(sites, grid(), held_back=0, seed=4, **QUICK)
+    assert list(found.fits) == ["unrestricted"]
+    assert not found.lonely.any()
 
 
 def test_chances_sum_to_one_and_expectations_are_those_of_the_draws(shared: Intensity) -> None:
@@ -112,9 +131,6 @@ def test_taking_a_record_away_is_the_law_of_the_counts_without_it(shared: Intens
     less[1, cell] -= 1.0
     ours = law.without(counts, 1, np.array([cell]))[0]
     np.testing.assert_allclose(ours, law.expected(less, 1), rtol=5e-3)
-    one = np.ones(1), np.ones((1, counts.shape[1]), dtype=np.int16)
-    powers = law.log_powers(counts, 1, np.array([cell]), *one)[0]
-    np.testing.assert_allclose(np.exp(powers), ours, rtol=5e-3)
 
 
 def test_chances_are_drawn_given_the_counts_of_the_fit_only(shared: Intensity) -> None:
@@ -125,7 +141,7 @@ def test_chances_are_drawn_given_the_counts_of_the_fit_only(shared: Intensity) -
 def test_a_surface_of_its_own_knows_no_other_group() -> None:
     mask = grid()
     sites, groups = records(mask)
-    found = fit_intensity(sites, mask, groups=groups, surface="own", lonely=0.5, seed=4, **QUICK)
+    found = fit_intensity(sites, mask, groups=groups, surface="own", seed=4, **QUICK)
     assert {name.split()[1] for name in found.fits} == {"a", "b", "c"}
     other = found.informing.copy()
     other[0] += 3.0
@@ -187,24 +203,17 @@ def test_intercepts_are_told_from_slopes_whatever_their_coding() -> None:
     np.testing.assert_allclose(scale[slopes], 2.5 / grid(4).covariates["height"].std(ddof=0))
 
 
-def test_expected_others_are_unknown_where_there_is_no_record() -> None:
-    mask = grid()
-    found = fit_intensity(records(mask)[0], mask, surface="none")
-    others = expected_others(found.law, found.counts)
-    np.testing.assert_array_equal(np.isnan(others), found.counts == 0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
         ({"surface": "flat"}, InputError, "surface must be one of"),
         ({"surface": "none", "formula": "height"}, InputError, "leave formula out"),
-        ({"lonely": -1}, InputError, "lonely must be"),
+        ({"held_back": -1}, InputError, "held_back must be"),
         ({"prior": 0}, InputError, "prior must be"),
         ({"groups": ["a"]}, InputError, "one label a record"),
         ({"groups": "zone"}, InputError, "does not have"),
         ({"groups": [None] + ["a"] * 199}, TableError, "missing in 1 row"),
-        ({"lonely": 1e6, **QUICK}, InputError, "every record is lonely"),
+        ({"held_back": 200, **QUICK}, InputError, "no cell holds more than 200"),
     ],
 )
 def test_arguments_that_cannot_be_met_are_refused(

@@ -61,7 +61,14 @@ def rank(mask: Mask, seed: int) -> dict[str, int]:
     """Ranks of the true chance of a region, and of the parameters, among posterior draws."""
     p, sites, groups, (sigma, phi) = simulate(mask, seed)
     found = fit_intensity(
-        sites, mask, groups=groups, formula="height", lonely=0, seed=seed, chains=2, progress=False
+        sites,
+        mask,
+        groups=groups,
+        formula="height",
+        held_back=0,
+        seed=seed,
+        chains=2,
+        progress=False,
     )
     fit = found.fits["unrestricted"]
     rng = np.random.default_rng(seed)
@@ -98,7 +105,12 @@ def test_the_chances_are_those_of_a_long_run_of_the_stan_program() -> None:
         eta -= np.log(np.exp(eta).sum(axis=-1, keepdims=True))
         return {f"log p {k} {c}": eta[:, :, k, c] for k in range(2) for c in range(0, 25, 4)}
 
-    common: dict[str, Any] = {"groups": groups, "formula": "height", "lonely": 0, "progress": False}
+    common: dict[str, Any] = {
+        "groups": groups,
+        "formula": "height",
+        "held_back": 0,
+        "progress": False,
+    }
     ours = fit_intensity(sites, mask, **common, seed=1, samples=3000)
     nuts = {"sampler": "nuts", "engine": "embedded", "covariance": "exact", "samples": 5000}
     theirs = fit_intensity(sites, mask, **common, seed=2, adapt_delta=0.98, warmup=2000, **nuts)
@@ -124,7 +136,7 @@ def test_slopes_are_no_farther_from_the_truth_than_those_of_kppm(
         chance = np.exp(logs) / np.exp(logs).sum()
         sites = mask.draw(rng.choice(side**2, 400, p=chance), rng)
         patterns.append(sites.tolist())
-        found = fit_intensity(sites, mask, formula="height", lonely=0, seed=seed, progress=False)
+        found = fit_intensity(sites, mask, formula="height", held_back=0, seed=seed, progress=False)
         beta = found.fits["unrestricted"].draws["beta"][:, :, 1]
         ours.append([beta.mean(), beta.std()])
     given, written = tmp_path / "patterns.json", tmp_path / "slopes.json"

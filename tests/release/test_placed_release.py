@@ -114,9 +114,9 @@ def test_a_mask_drawn_from_the_table_needs_a_reason(problem, tmp_path):
 
 
 def test_lonely_records_that_inform_the_values_need_a_reason(problem, tmp_path):
-    lonely = np.arange(problem.n_records) < 2
-    intensity = home_intensity(problem, unit_mask(), lonely)
-    flagged = home_fit(problem, weights=own_weights(problem, lonely), start=home_fit(problem))
+    intensity = home_intensity(problem, unit_mask(), held_back=1)
+    weights = own_weights(problem, intensity.lonely)
+    flagged = home_fit(problem, weights=weights, start=home_fit(problem))
     for name, fit, verdict in (("told", home_fit(problem), "warned"), ("not", flagged, "ok")):
         folder = move_places(intensity, fit, 5).write(tmp_path / name, assessment=Judged("met"))
         summary = content(folder / "confidential", "summary.json")

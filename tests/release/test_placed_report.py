@@ -28,9 +28,8 @@ def written(tmp_path_factory):
     problem = ds.prepare(table, "y ~ 1", coords=("u", "v"), distance="planar")
     centres = np.stack(np.meshgrid(np.arange(5), np.arange(5)), axis=-1).reshape(-1, 2) + 0.5
     mask = Mask(centres, 1.0, np.ones(25))
-    cells, none = mask.cell_of(problem.sites), np.zeros(60, dtype=bool)
-    law = IndependentCells(np.full((1, 25), 0.5))
-    intensity = Intensity(mask, ("all",), np.zeros(60, dtype=np.int64), cells, none, law)
+    cells, groups = mask.cell_of(problem.sites), np.zeros(60, dtype=np.int64)
+    intensity = Intensity(mask, ("all",), groups, cells, IndependentCells(np.full((1, 25), 0.5)))
     release = move_places(intensity, (), 2, problem=problem, seed=1, progress=False)
     kept = place_utility(marked(problem), marked_release(release), mask, steps=6)
     folder = release.write(
