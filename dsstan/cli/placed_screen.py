@@ -95,8 +95,9 @@ def _places_line(release: PlacedRelease) -> str:
         else f"synthetic populations, the number of records {release.number}"
     )
     return (
-        f"{release.copies} copies, {what}; {intensity.mask.n_cells} cells, "
-        f"{int(intensity.lonely.sum())} of {intensity.n_records} records lonely"
+        f"{release.copies} copies, {what}; {intensity.mask.n_cells} cells; "
+        f"{int(intensity.lonely.sum())} of {intensity.n_records} records are lonely: their places "
+        "inform nothing"
     )
 
 
@@ -113,7 +114,7 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
     else:
         lines.append("Moved places do not hide who is in the table: covariates are kept")
     if release.fits and found.values is None:
-        lines.append("What the copies say of values is not judged: give a --floor")
+        lines.append("What the copies say of values is not judged: --floor 10% has it judged")
     elif found.values is not None and found.values.after is not None:
         lines.append(found.values.most_learnt_in_words())
     return lines

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dsstan.copies.options import COPIES, ReleaseOptions, option
+from dsstan.copies.places.columns import kept_columns, made_columns
 from dsstan.copies.places.draw import move_places, synthesise_population
 from dsstan.copies.places.result import KEPT, MOVED, NUMBERS, PLACES, POPULATION, PlacedRelease
 from dsstan.copies.protect import stage_seeds
@@ -28,7 +29,7 @@ from dsstan.table.places.coordinates import is_geodataframe
 from dsstan.table.planes import in_plane
 from dsstan.table.problem import Problem
 
-__all__ = ["FROM_TABLE", "PlacesOptions", "draw_placed"]
+__all__ = ["FROM_TABLE", "PlacesOptions", "check_columns", "draw_placed"]
 
 FROM_TABLE = "table"
 """In place of a file of polygons: draw the mask from the table, which tells where records are."""
@@ -177,6 +178,32 @@ class PlacesOptions:
         return fit_intensity(
             problem, mask, groups=groups, surface=self.surface, held_back=self.held_back, **how
         )
+
+
+def check_columns(
+    problems: Sequence[Problem], options: Sequence[ReleaseOptions], places: PlacesOptions
+) -> None:
+    """Refuse, before anything is fitted, columns that the release can't have.
+
+    Parameters
+    ----------
+    problems, options
+        Of the modelled columns in their order.
+    places
+        What becomes of places.
+
+    Raises
+    ------
+    InputError
+        If a formula of a population takes a column that nothing makes.
+    ReleaseError
+        If a column that moved records keep tells where they were.
+    """
+    if places.places == POPULATION:
+        made_columns(problems[-1], problems, places.columns)
+    else:
+        withheld = {one.weights for one in options}
+        kept_columns(problems[-1], problems, places.accept_place or (), withheld=withheld)
 
 
 def _points(addresses: pd.DataFrame, problem: Problem) -> Any:

@@ -184,6 +184,13 @@ def _steward_of_places(
     }
 
 
+def _limits(asked: str | None) -> str:
+    """What was asked of synthetic places, and that nothing was of values."""
+    if asked is None:
+        return "none was asked for, of presence, finding or values"
+    return asked if "values" in asked else f"{asked}; values are not judged"
+
+
 def _floor(floor: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The floor in words, and the records below it."""
     if floor is None:
@@ -232,8 +239,10 @@ def _show(found: Mapping[str, Any]) -> None:
     records = mine.get("records", found["public"]["records"])
     _line("Flagged", f"{mine['flagged']} of {records} records")
     if "lonely" in mine:
-        _line("Lonely", f"{mine['lonely']} of {records} places, on {mine['cells']} cells")
-        _line("Limits", mine["limits"] or "none was asked for, of presence or finding")
+        _line(
+            "Lonely", f"{mine['lonely']} of {records} places inform nothing; {mine['cells']} cells"
+        )
+        _line("Limits", _limits(mine["limits"]))
     within, sd, floor = (mine[name] for name in ("weakest_within", "smallest_sd", "floor"))
     if within is not None:
         _line(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from dsstan.cli.phases import PLACED_PHASES, phases
 from dsstan.cli.placed_screen import print_placed
 from dsstan.cli.session import SESSION
 from dsstan.copies.options import ReleaseOptions
-from dsstan.copies.placed import PlacesOptions, draw_placed
-from dsstan.copies.places.result import PlacedRelease
+from dsstan.copies.placed import FROM_TABLE, PlacesOptions, check_columns, draw_placed
+from dsstan.copies.places.result import MOVED, PlacedRelease
 from dsstan.copies.protect import prepare_release
 from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import DisclosureError, InputError
 from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed
 from dsstan.core.spelling import spelled
+from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.acceptance import check_reason
 from dsstan.release.copy_files import format_for
 from dsstan.release.placed.write import write_placed
@@ -32,8 +34,9 @@ from dsstan.release.reading import needed_columns, read_table
 from dsstan.release.whole_folder import check_target
 from dsstan.risk.floors import as_floor
 from dsstan.risk.places.assessment import assess_places
-from dsstan.risk.places.result import PlaceAssessment
+from dsstan.risk.places.result import NO_LIMIT, NO_PRESENCE, PlaceAssessment
 from dsstan.table.formulas.formula import parse
+from dsstan.table.mask.mask import Mask
 from dsstan.table.problem import Problem
 
 _DESCRIBED = 20_000
@@ -71,9 +74,10 @@ def synthesise_placed(
             table = source.read_used(used)
             check_table(table, used, options, writing, {parse(source.formula).response})
             problem = prepare_release(table, source.formula, options)
+            check_columns([problem], [options], places)
             mask = places.mask_for(problem, addresses_of(source, places))
         if how.dry_run:
-            plan = placed_plan([problem], options, places, mask.n_cells, target)
+            plan = placed_plan([problem], options, places, mask, writing)
         else:
             model = StepModel()
             runs = [(model.fit_of(problem, options), options)]
@@ -121,20 +125,33 @@ def placed_plan(
     problems: Sequence[Problem],
     options: ReleaseOptions,
     places: PlacesOptions,
-    cells: int,
-    target: Path,
+    mask: Mask,
+    writing: Writing,
 ) -> Plan:
-    """What a run would do."""
+    """What a run would do.
+
+    Raises CoordinateError or InputError where the records do not suit the mask.
+    """
+    known = replace(places, surface="none").intensity(problems[-1], mask)
     what: dict[str, Any] = {
         "records": problems[0].n_records,
         "sites": problems[0].n_sites,
         "places": places.places,
-        "cells": cells,
+        "cells": mask.n_cells,
+        "lonely": int(known.lonely.sum()),
         "copies": options.copies,
-        "folder": str(target),
+        "values": "not judged: --floor 10% has them judged" if writing.floor is None else None,
+        "folder": str(check_target(writing.out_folder)),
         "models": [problem.formula for problem in problems],
     }
-    return Plan(what, None, "a release with synthetic places is not rehearsed")
+    warnings = []
+    if (places.presence, places.finding, writing.floor) == (None, None, None):
+        warnings.append(f"DISCLOSURE will be NOT JUDGED: {NO_LIMIT}")
+    elif places.presence is not None and places.places == MOVED:
+        warnings.append(f"DISCLOSURE will be NOT JUDGED: {NO_PRESENCE}")
+    if mask.source == FROM_TABLE:
+        warnings.append(f"mask-from-table: {CONDITIONS['mask-from-table']}")
+    return Plan(what, None, "a release with synthetic places is not rehearsed", tuple(warnings))
 
 
 def judge_and_write(

@@ -45,7 +45,8 @@ def publish_command(
         emit(document("publish", confidential=True, publication=asdict(done), ledger=used))
         return
     say(f"Published:  {done.to} ({len(done.files)} files, readable by all)")
-    say(f"Verdicts:   fit {done.fit_verdict}, disclosure {done.disclosure_verdict}")
+    of = f" ({done.floor})" if isinstance(done.floor, str) else ""
+    say(f"Verdicts:   fit {done.fit_verdict}, disclosure {done.disclosure_verdict}{of}")
     for one in done.against:
         say(f"Against it: {one}", "yellow")
     if done.reason is not None:

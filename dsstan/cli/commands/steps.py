@@ -32,6 +32,7 @@ from dsstan.cli.session import SESSION
 from dsstan.copies.chain import check_chain, check_columns
 from dsstan.copies.options import SAMPLER, ReleaseOptions, option
 from dsstan.copies.placed import PlacesOptions, draw_placed
+from dsstan.copies.placed import check_columns as check_placed_columns
 from dsstan.copies.protect import draw_release, prepare_release, stage_seeds
 from dsstan.copies.result import Synthesis
 from dsstan.copies.step_models import StepModel
@@ -154,6 +155,7 @@ def _run_placed(
     with phases(("reading",) if how.dry_run else PLACED_PHASES):
         problems = _prepared(head, steps, places.columns)
         with phase("reading"):
+            check_placed_columns(problems, [step.options for step in steps], places)
             mask = places.mask_for(problems[-1], addresses_of(built(TableFile, head), places))
         if not how.dry_run:
             pairs = zip(steps, problems, strict=True)
@@ -164,7 +166,7 @@ def _run_placed(
             release = draw_placed(runs, problems[-1], places, mask, root)
             found, refused = judge_and_write(release, writing, places)
     if how.dry_run:
-        plan = placed_plan(problems, options, places, mask.n_cells, target)
+        plan = placed_plan(problems, options, places, mask, writing)
         plan.show("run", as_json=how.as_json)
         return
     write_and_print(release, found, target, refused, how)

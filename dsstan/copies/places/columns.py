@@ -13,7 +13,6 @@ from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, ReleaseError
 from dsstan.core.spelling import spelled
 from dsstan.models.intensity.result import Intensity
-from dsstan.models.result import Fit
 from dsstan.table.planes import place_columns
 from dsstan.table.problem import Problem
 
@@ -28,25 +27,42 @@ GATHERS = 0.5
 levels, which is that of halves or quarters of the study area."""
 
 
-def kept_columns(problem: Problem, fits: Sequence[Fit], accepted: Collection[str]) -> list[str]:
+def kept_columns(
+    problem: Problem,
+    steps: Sequence[Problem],
+    accepted: Collection[str],
+    *,
+    others: Collection[str] = (),
+    withheld: Collection[str | None] = (),
+) -> list[str]:
     """Columns that moved records keep, in the order of the table.
+
+    Parameters
+    ----------
+    problem
+        Whose table it is.
+    steps
+        The modelled columns in their order.
+    accepted
+        Columns that may tell where a record was.
+    others
+        Columns that models take beside their formulas.
+    withheld
+        Columns of risk weights.
 
     Raises
     ------
     ReleaseError
         If one would reveal a response, holds risk weights, or tells where a record was.
     """
-    weights = {fit.weights.column for fit in fits if fit.weights is not None}
-    going: set[str] = set()
-    for one in (problem, *(fit.problem for fit in fits)):
+    going = set(others)
+    for one in (problem, *steps):
         going |= set(columns_going_out(one))
-    going |= {name for fit in fits for name in fit.other_columns}
-    made = {fit.problem.response for fit in fits} | set(place_columns(problem))
-    columns = [name for name in problem.columns if name in going and name not in weights]
-    if not fits:
+    made = {step.response for step in steps} | set(place_columns(problem))
+    columns = [name for name in problem.columns if name in going and name not in withheld]
+    if not steps:
         # Without a model of it the response stays with the table.
         columns = [name for name in columns if name != problem.response]
-    steps = [fit.problem for fit in fits]
     if steps:
         check_columns_published(steps, columns)
     check_tells_nothing(problem, [name for name in columns if name not in made], accepted)
@@ -146,7 +162,7 @@ def group_table(problem: Problem, intensity: Intensity, groups: Sequence[str]) -
     return pd.DataFrame(table[list(groups)]).iloc[first].reset_index(drop=True)
 
 
-def made_columns(problem: Problem, fits: Sequence[Fit], groups: Sequence[str]) -> list[str]:
+def made_columns(problem: Problem, steps: Sequence[Problem], groups: Sequence[str]) -> list[str]:
     """Columns of a synthetic population, in the order of the table.
 
     Raises
@@ -155,14 +171,14 @@ def made_columns(problem: Problem, fits: Sequence[Fit], groups: Sequence[str]) -
         If a formula takes a column that nothing makes.
     """
     made = [*place_columns(problem), *groups]
-    for fit in fits:
-        formula = fit.problem.design.formula
+    for step in steps:
+        formula = step.design.formula
         lacking = [name for name in formula.columns if name not in (*made, *problem.coord_names)]
         if lacking:
             raise InputError(
                 f"the formula {formula.text!r} takes {lacking[0]!r}, which a synthetic population "
-                "has only if a model makes it: give its fit before this one, make it a group of "
-                "the intensity, or take it out of the formula"
+                "has only if something makes it: a model, in a step before this one, or the groups "
+                "(groups, --places-groups); else take it out of the formula"
             )
-        made.append(fit.problem.response)
+        made.append(step.response)
     return [name for name in problem.columns if name in made]

@@ -97,7 +97,13 @@ def move_places(
     fits = (fit,) if isinstance(fit, Fit) else tuple(fit)
     how = _drawing(seed, accept_failed, accept_few_draws, strict, rounding, progress)
     problem = _table_of(intensity, fits, problem)
-    columns = kept_columns(problem, fits, accept_place)
+    columns = kept_columns(
+        problem,
+        [fit.problem for fit in fits],
+        accept_place,
+        others={name for fit in fits for name in fit.other_columns},
+        withheld={fit.weights.column for fit in fits if fit.weights is not None},
+    )
     kept = pd.DataFrame(problem.table)[[c for c in columns if c not in place_columns(problem)]]
     source = _Source(intensity, problem, fits, copies, how, columns)
     return source.release(MOVED, "kept", kept.reset_index(drop=True), intensity.group_index)
@@ -145,7 +151,7 @@ def synthesise_population(
     fits = tuple(fits)
     how = _drawing(seed, accept_failed, accept_few_draws, strict, rounding, progress)
     problem = _table_of(intensity, fits, problem)
-    columns = made_columns(problem, fits, groups)
+    columns = made_columns(problem, [fit.problem for fit in fits], groups)
     kinds = group_table(problem, intensity, groups)
     source = _Source(intensity, problem, fits, copies, how, columns)
     return source.release(POPULATION, number, kinds, None)

@@ -133,7 +133,9 @@ class PlaceAssessment(Shown):
     def too_sure(self) -> tuple[Truths, Truths]:
         """Records beyond the limit of presence and of finding, shape (N,) each."""
         none = np.zeros(self.known.n_records, dtype=bool)
-        present = none if self.presence is None else self.bayes_factor > self.presence * _ABOVE
+        present = none
+        if self.presence is not None and self.presence_hidden:
+            present = self.bayes_factor > self.presence * _ABOVE
         found = none if self.finding is None else self.chance > self.finding * _ABOVE
         return present, found
 
@@ -157,7 +159,7 @@ class PlaceAssessment(Shown):
     def why(self) -> str:
         """The verdict in sentences."""
         if self.floor is None:
-            return "no limit was asked for, of presence, finding or values"
+            return NO_LIMIT
         present, found = self.too_sure
         n = self.known.n_records
         out = []
@@ -168,10 +170,7 @@ class PlaceAssessment(Shown):
                 f"{'were' if several else 'was'} not assessed: what all tell is not known"
             )
         if self.presence is not None and not self.presence_hidden:
-            out.append(
-                "moved places hide where somebody is, not that they are in the table, whose "
-                "covariates all go out: no limit on presence can be judged"
-            )
+            out.append(NO_PRESENCE)
         elif self.presence is not None:
             out.append(
                 f"the Bayes factor of presence is above {self.presence:g} for {present.sum()} of "
@@ -327,6 +326,11 @@ class PlaceAssessment(Shown):
         )
 
 
+NO_LIMIT = "no limit was asked for, of presence, finding or values"
+NO_PRESENCE = (
+    "moved places hide where somebody is, not that they are in the table, whose covariates all go "
+    "out: no limit on presence can be judged"
+)
 NOT_MEASURED = (
     "Not measured: what the values say of the place, and that range and strength of the surface "
     "were estimated from the table."
