@@ -58,9 +58,9 @@ print(mask)
 # %% [markdown]
 # ## Which homes are lonely?
 #
-# A Gaussian process says how many homes a cell is expected to hold. A home is *lonely* where,
-# without it, less than one other is expected in its cell. A lonely home does not inform where
-# synthetic homes are drawn: for them the map looks as if it were not there.
+# A Gaussian process says how likely each cell is. Of each cell one home is held back: the map that
+# synthetic homes are drawn from has seen one home less there. So a home that has its cell for itself
+# is *lonely*: the map is the same without it. Any other home adds one to the count of its cell.
 
 # %%
 intensity = fit_intensity(problem, mask, seed=1, progress=False, **SAMPLER)
@@ -106,8 +106,9 @@ print(f"chance of the right address, largest: {found.found.address.max():.3f}")
 # %% [markdown]
 # Before any release the intruder guesses by the other homes, and is right more often in crowded
 # cells. A lonely home is found no better after the release than before. The others are found a
-# little better: each copy counts them, and the copies together count more exactly. Those just
-# above the threshold are the weakest, since their neighbours are counted only if they are there.
+# little better: each copy counts them, and the copies together count more exactly. The weakest
+# presence is that of a home with few others in its cell: the map has seen it there, and hardly
+# anybody else.
 #
 # ## What does an analyst keep?
 #
@@ -157,7 +158,7 @@ print(table.T.to_string(float_format=lambda v: f"{v:.3f}"))
 #
 # 1. Release 1 copy, then 10. How does the mean chance of the right cell rise with their number, of
 #    lonely homes and of the others?
-# 2. Fit the intensity with `lonely=3`. How many homes are lonely now, and what becomes of the
+# 2. Fit the intensity with `held_back=3`. How many homes are lonely now, and what becomes of the
 #    largest Bayes factor and of K?
 # 3. Mask the homes with `voronoi` of `dsstan.comparison.places.fixed`. How many are found, and
 #    why?

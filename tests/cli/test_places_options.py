@@ -91,7 +91,7 @@ def test_inspect_says_what_such_a_release_is(inside, here):  # noqa: F811
     shown = inside("inspect", "out")
     assert shown.returncode == 0, shown.stderr
     assert "Places:      moved, uniform in a cell" in shown.stdout
-    assert "places, on 36 cells" in shown.stdout
+    assert "places inform nothing; 36 cells" in shown.stdout
     assert "the places, then price; all other" in " ".join(shown.stdout.split())
     assert inside("inspect", "out/public").returncode == 0
     (here / "out" / "confidential" / "places.csv").unlink()
@@ -137,6 +137,19 @@ def test_a_population_of_several_columns_lies_at_the_addresses_of_a_file(inside,
     listed = {tuple(row) for row in addresses().to_numpy()}
     for copy in release:
         assert {tuple(row) for row in np.asarray(copy[["x", "y"]])} <= listed
+
+
+def test_a_dry_run_says_what_will_not_be_judged_and_refuses_columns_that_nothing_makes(
+    inside,  # noqa: F811
+    here,
+):
+    asked = ("--addresses", "addresses.csv", "--presence", "3", "--out", "out", "--dry-run")
+    planned = " ".join(inside(*MOVED, *asked).stdout.split())
+    assert "DISCLOSURE will be NOT JUDGED: moved places hide where" in planned
+    assert "values not judged: --floor" in planned
+    lacking = inside("synthesise", *MODEL, *QUICK, "--places", "population", *asked)
+    assert lacking.returncode == 2
+    assert "takes 'size', which a synthetic population" in lacking.stderr
 
 
 def test_a_floor_judges_values_as_if_places_were_kept(inside, here):  # noqa: F811

@@ -15,6 +15,7 @@ from dsstan.copies.places.draw import move_places
 from dsstan.models.intensity.cell_law import IndependentCells
 from dsstan.models.intensity.result import Intensity
 from dsstan.risk.places.assessment import assess_places
+from dsstan.risk.places.result import NOT_JUDGED
 from dsstan.table.mask.mask import Mask
 from factory import fit_from
 
@@ -65,6 +66,8 @@ def test_a_release_enters_the_table_with_its_own_assessment(problem, intensity):
     np.testing.assert_allclose(
         row.before, prior_of(intensity)[np.arange(60), intensity.cell_index], rtol=1e-10
     )
+    # Moved records are known to be in the table, whatever the factor.
+    assert assess_places(release, presence=1.0 + 1e-9).verdict == NOT_JUDGED
     copies = marked_release(release)
     for copy, table, sites in zip(copies, release.tables, release.sites, strict=True):
         np.testing.assert_array_equal(copy.places, sites)

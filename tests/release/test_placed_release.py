@@ -36,7 +36,7 @@ class Judged:
     why: str = "one place is found with a chance of 60%"
 
     def summary(self):
-        return {"largest_bayes_factor_allowed": 3.0, "largest_chance_allowed": None}
+        return {"floor": "presence 3"}
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ class PlacesJudged(Protocol):
     def summary(self) -> dict[str, Any]:
         """Plain numbers for ``summary.json``, without a value of a single record.
 
-        ``largest_bayes_factor_allowed`` and ``largest_chance_allowed`` are what was asked for.
+        ``floor`` is what was asked for, in words.
         """
         ...
 
