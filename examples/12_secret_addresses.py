@@ -106,9 +106,9 @@ print(f"chance of the right address, largest: {found.found.address.max():.3f}")
 # %% [markdown]
 # Before any release the intruder guesses by the other homes, and is right more often in crowded
 # cells. A lonely home is found no better after the release than before. The others are found a
-# little better: each copy counts them, and the copies together count more exactly. The weakest
-# presence is that of a home with few others in its cell: the map has seen it there, and hardly
-# anybody else.
+# little better: each copy counts them, and the copies together count more exactly. The largest
+# Bayes factors are those of homes with few others in their cell: what the map knows of the cell it
+# knows from them.
 #
 # ## What does an analyst keep?
 #
