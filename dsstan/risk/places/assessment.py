@@ -137,7 +137,8 @@ def assess_counts(
     earlier
         Earlier releases of the same records: their assessments, or what was kept of them. Those of
         the same law and the same informing records are counted exactly. Of others the rise of the
-        odds is multiplied, a fall is not counted.
+        odds is multiplied, a fall is not counted: no bound, as two releases may rule out different
+        cells, so that a limit on what they say of a place is not judged.
 
     Raises
     ------
@@ -165,6 +166,8 @@ def assess_counts(
         search = _surer(search, one)
     with np.errstate(over="ignore"):
         factor = np.exp(log_factor)
+    if others and number == "kept":
+        factor = search.cell / search.cell_before
     return PlaceAssessment(
         known,
         released,
@@ -226,4 +229,11 @@ def _surer(search: Finding, former: EarlierPlaces) -> Finding:
     with np.errstate(divide="ignore", over="ignore"):
         odds = search.cell / (1.0 - search.cell) * np.exp(np.maximum(former.log_odds, 0.0))
         cell = np.where(np.isfinite(odds), odds / (1.0 + odds), 1.0)
-    return replace(search, cell=cell, address=search.address * cell / search.cell)
+    most = np.floor((1.0 + 1e-9) / cell)  # so many cells can have such a chance
+    return replace(
+        search,
+        cell=cell,
+        address=search.address * cell / search.cell,
+        as_likely=np.minimum(search.as_likely, most),
+        addresses=np.minimum(search.addresses, most * search.cell / search.address),
+    )

@@ -153,7 +153,14 @@ class PlaceAssessment(Shown):
         unjudged = self.unknown > 0 or values == NOT_JUDGED
         if self.presence is not None and not self.presence_hidden:
             unjudged = True
+        unjudged |= self.unbounded
         return MET if self.floor is not None and not unjudged else NOT_JUDGED
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether a limit rests on what releases of other fits say of a place together."""
+        asked = self.finding is not None or (self.presence is not None and self.number == "kept")
+        return asked and self.alone is not None
 
     @property
     def why(self) -> str:
@@ -188,6 +195,11 @@ class PlaceAssessment(Shown):
                 )
             else:
                 out.append(f"no chance of the right {what} is above {self.finding:g}")
+        if self.unbounded:
+            out.append(
+                "what an earlier release of another fit and this one say together of a place is "
+                "estimated, not bounded"
+            )
         if self.values is not None:
             out.append(f"of values, as if places were kept, {self.values.why}")
         return "; ".join(out)
@@ -288,7 +300,8 @@ class PlaceAssessment(Shown):
             return "the table with the person against the table without them"
         return (
             "the person against another of the group, at a place that nobody knows; how many there "
-            "are goes out, so that who knows all others knows that one more is there"
+            "are goes out, so that who knows all others knows that one more is there; it is the "
+            "chance of the right cell after the release over that before"
         )
 
     def _line(self) -> str:
@@ -310,7 +323,11 @@ class PlaceAssessment(Shown):
             (
                 f"{self.why[:1].upper()}{self.why[1:]}.",
                 *counted,
-                Part(self.table("bayes_factor"), f"Presence, Bayes factor: {self.against}"),
+                *(
+                    [Part(self.table("bayes_factor"), f"Presence, Bayes factor: {self.against}")]
+                    if self.presence_hidden
+                    else []
+                ),
                 Part(self.table(f"{one}_before"), f"Finding, chance of the right {one} before"),
                 Part(self.table(one), f"Finding, chance of the right {one} after"),
                 Part(
@@ -332,8 +349,9 @@ NO_PRESENCE = (
     "out: no limit on presence can be judged"
 )
 NOT_MEASURED = (
-    "Not measured: what the values say of the place, and that range and strength of the surface "
-    "were estimated from the table."
+    "Not measured: what values and covariates say of the place, what is learnt of several persons "
+    "at once, and, where there is a surface, that its range and strength were estimated from the "
+    "table."
 )
 
 
