@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -109,7 +108,7 @@ class PlaceAssessment(Shown):
     addresses: bool = False
     earlier: int = 0
     seconds: float = 0.0
-    index: pd.Index[Any] | None = field(repr=False, default=None)
+    index: pd.Index | None = field(repr=False, default=None)
     alone: EarlierPlaces | None = field(repr=False, default=None)
     unknown: int = 0
     values: Assessment | None = field(repr=False, default=None)
