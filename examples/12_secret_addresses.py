@@ -59,8 +59,8 @@ print(mask)
 # ## Which homes are lonely?
 #
 # A Gaussian process says how likely each cell is. Of each cell one home is held back: the map that
-# synthetic homes are drawn from has seen one home less there. So a home that has its cell for itself
-# is *lonely*: the map is the same without it. Any other home adds one to the count of its cell.
+# synthetic homes are drawn from has seen one home less there. So a home that has its cell for
+# itself is *lonely*: the map is the same without it. Any other adds one to the count of its cell.
 
 # %%
 intensity = fit_intensity(problem, mask, seed=1, progress=False, **SAMPLER)

@@ -65,9 +65,10 @@ assert after[10][1] > 1.2 * after[1][1]
 # ## 2. More homes held back
 #
 # Three homes of each cell inform nothing. More are lonely, and the copies say nothing of where they
-# are: of two or three homes in one cell as little as of one. The largest Bayes factor need not fall.
-# It is that of a home whose cell has one or two more than are held back: most of what the map knows
-# of the cell it knows from this home. K moves away from the original, since fewer homes inform it.
+# are: of two or three homes in one cell as little as of one. The largest Bayes factor need not
+# fall. It is that of a home whose cell has one or two more than are held back: most of what the map
+# knows of the cell it knows from this home. K moves away from the original, since fewer homes
+# inform it.
 
 # %%
 higher = fit_intensity(problem, mask, held_back=3, seed=1, progress=False, **SAMPLER)
