@@ -169,8 +169,8 @@ def _accepted(assessment: PlacesJudged | None, accept: bool, reason: str | None)
         why = str(getattr(assessment, "why", "")) or "it misses a floor of places"
         raise DisclosureError(
             f"{why}. Nothing was written: make wider cells, release fewer copies, hold back "
-            "more records of each cell, or accept it with accept_below_floor and a reason "
-            "(--accept-below-floor --reason TEXT)"
+            "more records of each cell, smooth more values, or accept it with accept_below_floor "
+            "and a reason (--accept-below-floor --reason TEXT)"
         )
     return words
 

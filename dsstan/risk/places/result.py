@@ -163,12 +163,11 @@ class PlaceAssessment(Shown):
 
     @property
     def why(self) -> str:
-        """The verdict in sentences."""
+        """The verdict in sentences, what misses a limit first."""
         if self.floor is None:
             return NO_LIMIT
         present, found = self.too_sure
-        n = self.known.n_records
-        out = []
+        n, missed, out = self.known.n_records, list[str](), list[str]()
         if self.unknown:
             several = "s" if self.unknown > 1 else ""
             out.append(
@@ -177,18 +176,18 @@ class PlaceAssessment(Shown):
             )
         if self.presence is not None and not self.presence_hidden:
             out.append(NO_PRESENCE)
-        elif self.presence is not None:
-            out.append(
+        elif present.any():
+            missed.append(
                 f"the Bayes factor of presence is above {self.presence:g} for {present.sum()} of "
                 f"{n} records"
-                if present.any()
-                else f"no Bayes factor of presence is above {self.presence:g}"
             )
+        elif self.presence is not None:
+            out.append(f"no Bayes factor of presence is above {self.presence:g}")
         if self.finding is not None:
             what = "address" if self.addresses else "cell"
             if found.any():
                 already = int(np.sum(self.chance_before[found] > self.finding * _ABOVE))
-                out.append(
+                missed.append(
                     f"the chance of the right {what} is above {self.finding:g} for {found.sum()} "
                     f"of {n} records, for {already} of them without the release already"
                 )
@@ -200,8 +199,9 @@ class PlaceAssessment(Shown):
                 "estimated, not bounded"
             )
         if self.values is not None:
-            out.append(f"of values, as if places were kept, {self.values.why}")
-        return "; ".join(out)
+            which = missed if self.values.verdict.upper() == MISSED else out
+            which.append(f"of values, as if places were kept, {self.values.why}")
+        return "; ".join([*missed, *out])
 
     @cached_property
     def log_odds(self) -> Floats:
