@@ -90,8 +90,9 @@ show(plot_places(original, copies, mask, value="log price"), "12_places")
 # ## What does an intruder find?
 #
 # They know the law, the mask, every copy, and every home but one with its address. Of the last home
-# they know its size. *Finding* is the chance that they give its cell (here, its address).
-# *Presence* is the Bayes factor that this home is in the table, and not another one.
+# they know its size. *Finding* is the chance that they give its cell (here, its address). That a
+# home is in the table is no secret when places move, as the sizes of all homes go out. The Bayes
+# factor is by how much the copies raise the chance of its cell.
 
 # %%
 found = assess_places(release)
@@ -100,7 +101,7 @@ cell = pd.DataFrame({"before": found.found.cell_before, "after": found.found.cel
 rows = cell.groupby(np.where(intensity.lonely, "lonely homes", "other homes")).agg(["mean", "max"])
 print("\nchance of the right cell")
 print(rows.to_string(float_format=lambda v: f"{v:.3f}"))
-print(f"largest Bayes factor of presence: {found.bayes_factor.max():.1f}")
+print(f"largest Bayes factor of the right cell: {found.bayes_factor.max():.1f}")
 print(f"chance of the right address, largest: {found.found.address.max():.3f}")
 
 # %% [markdown]
