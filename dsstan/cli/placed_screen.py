@@ -113,9 +113,7 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
         lines.append(f"Largest Bayes factor of presence: {found.bayes_factor.max():.3g}")
     else:
         lines.append("Moved places do not hide who is in the table: covariates are kept")
-    if release.fits and found.values is None:
-        lines.append("What the copies say of values is not judged: --floor 10% has it judged")
-    elif found.values is not None and found.values.after is not None:
+    if found.values is not None and found.values.after is not None:
         lines.append(found.values.most_learnt_in_words())
     return lines
 

@@ -10,7 +10,7 @@ from dsstan.copies.places.draw import move_places
 from dsstan.release.publication.earlier_places import published_places
 from dsstan.release.publication.publish import publish
 from dsstan.risk.places.assessment import assess_places
-from dsstan.risk.places.result import MET, NOT_JUDGED
+from dsstan.risk.places.result import NOT_JUDGED
 
 ROUNDING = 1e-9
 
@@ -24,7 +24,8 @@ def test_the_ledger_hands_the_next_release_what_the_last_one_said(problem, tmp_p
     fit, intensity = home_fit(problem), home_intensity(problem, unit_mask(3))
     first = move_places(intensity, fit, 3, seed=1)
     found = assess_places(first, finding=0.99)
-    assert (found.earlier, found.verdict) == (0, MET)
+    assert (found.earlier, found.too_sure[1].any(), found.verdict) == (0, False, NOT_JUDGED)
+    assert "values are not judged" in found.why
     folder = first.write(tmp_path / "out", assessment=found)
     publish(folder, to=tmp_path / "public", reason="a test")
 

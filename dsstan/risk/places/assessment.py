@@ -78,7 +78,13 @@ def assess_places(
         earlier=earlier,
     )
     values = None if floor is None else values_as_if_kept(release.fits[-1], release.copies, floor)
-    return replace(found, index=release.problem.table.index, unknown=unknown, values=values)
+    return replace(
+        found,
+        index=release.problem.table.index,
+        unknown=unknown,
+        values=values,
+        modelled=bool(release.fits),
+    )
 
 
 def values_as_if_kept(

@@ -95,6 +95,8 @@ class PlaceAssessment(Shown):
         Earlier releases of the table that published its places, or that nobody assessed.
     values
         The intruder of values, as if places had been kept; None where no floor was asked for.
+    modelled
+        Whether the copies have synthetic values: without a floor the release is NOT JUDGED.
     """
 
     known: KnownPlaces = field(repr=False)
@@ -112,6 +114,7 @@ class PlaceAssessment(Shown):
     alone: EarlierPlaces | None = field(repr=False, default=None)
     unknown: int = 0
     values: Assessment | None = field(repr=False, default=None)
+    modelled: bool = False
 
     @property
     def copies(self) -> int:
@@ -152,7 +155,7 @@ class PlaceAssessment(Shown):
         unjudged = self.unknown > 0 or values == NOT_JUDGED
         if self.presence is not None and not self.presence_hidden:
             unjudged = True
-        unjudged |= self.unbounded
+        unjudged |= self.unbounded or (self.modelled and self.values is None)
         return MET if self.floor is not None and not unjudged else NOT_JUDGED
 
     @property
@@ -198,6 +201,8 @@ class PlaceAssessment(Shown):
                 "what an earlier release of another fit and this one say together of a place is "
                 "estimated, not bounded"
             )
+        if self.modelled and self.values is None:
+            out.append("values are not judged without a floor")
         if self.values is not None:
             which = missed if self.values.verdict.upper() == MISSED else out
             which.append(f"of values, as if places were kept, {self.values.why}")
