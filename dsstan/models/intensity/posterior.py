@@ -26,9 +26,13 @@ NEWTON = 40
 NEWTON_CLOSE = 0.3
 """Newton's method, which finds where to begin, stops at steps of log intensity below."""
 SWEEPS = 100
-CLOSE = 1e-3
-"""Sweeps stop where no mean of a log intensity moves by more, in its standard deviations, and none
-of these by more than this share. The next sweep would move them by about a tenth."""
+CLOSE = 1e-4
+"""Largest distance from the last exact covariances at which sweeps stop: of a mean of a log
+intensity, in its standard deviations, and of the log of one of these."""
+SETTLED = 1e-5
+"""The same of one sweep to the next, of which each moves by about a tenth of the one before."""
+FAR = 0.5
+"""Change of a precision beyond which covariances are worked out again."""
 SHORTER, LONGER, SHORTEST = 0.5, 1.3, 0.1
 """Factors of the step after a sweep that moved more, or less, than the one before; and its least.
 All rows answer at once, so that many that share a coefficient can go too far."""
@@ -111,30 +115,93 @@ class CellPosterior:
         return np.asarray(out)
 
 
-def posterior(model: CellModel, counts: Floats) -> CellPosterior:
+def posterior(model: CellModel, counts: Floats, begin: Floats | None = None) -> CellPosterior:
     """Expectation propagation from the mode on; a function of its arguments alone.
 
-    Raises ConvergenceError if it does not settle.
+    Covariances cost as much as all else. They are worked out exactly only where sweeps about the
+    last exact ones have settled, or go too far.
+
+    Parameters
+    ----------
+    model, counts
+        Counts of shape (K, C), some in each group.
+    begin
+        Log intensities from which the mode is looked for, such as the mean given other counts.
+
+    Raises
+    ------
+    ConvergenceError
+        If it does not settle.
     """
-    tau, nu = _newton(model, counts)
-    found = _solve(model, counts, tau, nu)
-    step, last = 1.0, np.inf
+    exact = _solve(model, counts, *_newton(model, counts, begin))
+    found, near = exact, _Near(exact)
+    step, last, again = 1.0, np.inf, False
     for _ in range(SWEEPS):
         mu, v = _cavity(found.mean, found.variance, found.tau, found.nu)
         law = tilted(counts, mu, v)
         new_tau = np.maximum(1.0 / law.variance - 1.0 / v, 0.0)
         new_nu = law.mean / law.variance - mu / v
-        tau = tau + step * (new_tau - tau)
-        nu = nu + step * (new_nu - nu)
-        former, found = found, _solve(model, counts, tau, nu)
+        tau = found.tau + step * (new_tau - found.tau)
+        nu = found.nu + step * (new_nu - found.nu)
+        former = found
+        if again or near.too_far(tau):
+            found = exact = _solve(model, counts, tau, nu)
+            near = _Near(exact)
+        else:
+            found = near.at(tau, nu)
         moved = _moved(former, found) / step
-        if moved < CLOSE:
+        settled, worse = moved < SETTLED, moved > last
+        if settled and _moved(exact, found) < CLOSE:
             return found
-        step = max(step * SHORTER, SHORTEST) if moved > last else min(step * LONGER, 1.0)
-        last = moved
+        again, last = settled or worse, np.inf if settled else moved
+        step = max(step * SHORTER, SHORTEST) if worse else min(step * LONGER, 1.0)
     raise ConvergenceError(
         "the law of the cells did not settle for these counts: give a mask of fewer, wider cells"
     )
+
+
+class _Near:
+    """Means and variances of factors near those of an exact posterior, without its cubic cost.
+
+    The covariance S of u given the coefficients has the inverse Q + D with D the precisions of the
+    cells. Solutions are refined by S, once a sweep; the variances follow D to first order, exactly where one cell
+    alone changes.
+    """
+
+    def __init__(self, exact: CellPosterior) -> None:
+        self.exact, self.variance = exact, np.diag(exact.covariance)
+        T, h = _sums(exact.model, exact.tau, exact.nu)
+        self.solved = exact.covariance @ np.column_stack([T, h])
+
+    def too_far(self, tau: Floats) -> bool:
+        """Whether the variance of a cell would change by more than a share of it."""
+        return bool(np.max(np.abs(self._change(tau))) > FAR)
+
+    def _change(self, tau: Floats) -> Floats:
+        """By which share the precision of u in each cell rises, shape (C,)."""
+        more, S = (tau - self.exact.tau).sum(axis=0), self.exact.covariance
+        return np.asarray(np.einsum("ij,ij,j->i", S, S, more) / self.variance)
+
+    def at(self, tau: Floats, nu: Floats) -> CellPosterior:
+        """The posterior of given factors, about the covariance of the exact one."""
+        exact = self.exact
+        more = (tau - exact.tau).sum(axis=0)[:, None]
+        T, h = _sums(exact.model, tau, nu)
+        right = np.column_stack([T, h])
+        self.solved = exact.covariance @ (right - more * self.solved)
+        slope, u = self.solved[:, :-1], self.solved[:, -1]
+        mean, beta_covariance = _means(exact.model, tau, nu, T, slope, u)
+        own = self.variance / (1.0 + np.maximum(self._change(tau), -FAR))
+        variance = own + _of_coefficients(exact.model, slope, beta_covariance)
+        return replace(
+            exact,
+            tau=tau,
+            nu=nu,
+            mean=mean,
+            variance=variance,
+            slope=slope,
+            beta_covariance=beta_covariance,
+        )
 
 
 def _moved(former: CellPosterior, found: CellPosterior) -> float:
@@ -147,11 +214,15 @@ def _moved(former: CellPosterior, found: CellPosterior) -> float:
     return float(max(mean, spread))
 
 
-def _newton(model: CellModel, counts: Floats) -> tuple[Floats, Floats]:
+def _newton(model: CellModel, counts: Floats, begin: Floats | None) -> tuple[Floats, Floats]:
     """Normal factors at about the mode: precision, and precision times mean, shape (K, C)."""
-    rate = counts + 0.5 * np.minimum(1.0, counts.mean(axis=1, keepdims=True))
-    eta = np.log(rate)
-    tau, nu = rate, rate * eta
+    if begin is None:
+        rate = counts + 0.5 * np.minimum(1.0, counts.mean(axis=1, keepdims=True))
+        eta = np.log(rate)
+        tau, nu = rate, rate * eta
+    else:
+        eta, rate = begin, np.exp(begin)
+        tau, nu = rate, rate * eta + counts - rate
     for _ in range(NEWTON):
         new = _mean(model, tau, nu)
         step = np.clip(new - eta, -REACH, REACH)
@@ -184,10 +255,14 @@ def _solve(model: CellModel, counts: Floats, tau: Floats, nu: Floats) -> CellPos
     T, h = _sums(model, tau, nu)
     slope = covariance @ T
     mean, beta_covariance = _means(model, tau, nu, T, slope, covariance @ h)
-    rest = model.X - slope
-    variance = np.einsum("kcp,pq,kcq->kc", rest, beta_covariance, rest, optimize=True)
-    variance += np.diag(covariance)
+    variance = np.diag(covariance) + _of_coefficients(model, slope, beta_covariance)
     return CellPosterior(model, counts, tau, nu, mean, variance, covariance, slope, beta_covariance)
+
+
+def _of_coefficients(model: CellModel, slope: Floats, beta_covariance: Floats) -> Floats:
+    """Variance of eta that the coefficients add, shape (K, C)."""
+    rest = model.X - slope
+    return np.asarray(np.einsum("kcp,pq,kcq->kc", rest, beta_covariance, rest, optimize=True))
 
 
 def _sums(model: CellModel, tau: Floats, nu: Floats) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dsstan.core.arrays import Floats, Indices
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import InputError
 from dsstan.covariance.correlation import correlation
 from dsstan.models.counts.fit import CountFit
@@ -145,10 +145,23 @@ class SurfaceLaw:
         key = hashlib.sha256(np.ascontiguousarray(there, dtype=np.float64).tobytes()).digest()
         if key not in self._kept:
             model = self.model if some.all() else self.model.of_groups(some)
-            self._kept[key] = posterior(model, there[some])
+            self._kept[key] = posterior(model, there[some], self._begin(there[some], some))
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return self._kept[key]
+
+    def _begin(self, counts: Floats, some: Truths) -> Floats | None:
+        """Where to look for the log intensities of some of the groups; None where unknown."""
+        fitted = self.counts[self.there]
+        if not fitted.any() or np.array_equal(counts, fitted):
+            return None
+        more = np.log(counts.sum(axis=1) / fitted[some].sum(axis=1))
+        return np.asarray(self._fitted[some] + more[:, None])
+
+    @cached_property
+    def _fitted(self) -> Floats:
+        """Mean of the log intensities given the counts of the fit, shape (groups in the fit, C)."""
+        return self._posterior(self.counts[self.there]).mean
 
     @cached_property
     def model(self) -> CellModel:
