@@ -23,26 +23,14 @@ def counts_of(table: Table, shape):
     return out
 
 
-def lonely_of(table: Table, prior, threshold):
-    """Whether each expects fewer than ``threshold`` others of its group in its cell, ties not."""
-    out = []
-    for at, (group, cell) in enumerate(table):
-        others = counts_of([*table[:at], *table[at + 1 :]], prior.shape)[group]
-        chance = (others + prior[group]) / (others + prior[group]).sum()
-        out.append(others.sum() * chance[cell] < threshold * (1 - 1e-9))
-    return np.array(out, dtype=bool)
-
-
-def informing_of(table: Table, prior, threshold):
+def informing_of(table: Table, prior, held_back):
     """Counts that the release is drawn from, shape (K, C)."""
-    lonely = lonely_of(table, prior, threshold)
-    kept = [one for one, alone in zip(table, lonely, strict=True) if not alone]
-    return counts_of(kept, prior.shape)
+    return np.maximum(counts_of(table, prior.shape) - held_back, 0)
 
 
-def log_cells(released, table: Table, prior, threshold):
+def log_cells(released, table: Table, prior, held_back):
     """Log probability of the cells of the copies, given how many records each has."""
-    weight = informing_of(table, prior, threshold) + prior
+    weight = informing_of(table, prior, held_back) + prior
     return sum(
         dirichlet_multinomial.logpmf(row, alpha, int(row.sum()))
         for copy in released
@@ -65,24 +53,24 @@ def log_numbers(released, table: Table, groups):
     return out
 
 
-def present(released, table: Table, prior, threshold, at):
+def present(released, table: Table, prior, held_back, at):
     """Bayes factor of a record: the table with it against the table without it."""
     without = [*table[:at], *table[at + 1 :]]
     return np.exp(
-        log_cells(released, table, prior, threshold)
+        log_cells(released, table, prior, held_back)
         + log_numbers(released, table, len(prior))
-        - log_cells(released, without, prior, threshold)
+        - log_cells(released, without, prior, held_back)
         - log_numbers(released, without, len(prior))
     )
 
 
-def chances_of(released, table: Table, prior, threshold, at):
+def chances_of(released, table: Table, prior, held_back, at):
     """Chance of each cell for a record, before and after the release, each (C,)."""
     group = table[at][0]
     others = [*table[:at], *table[at + 1 :]]
     before = counts_of(others, prior.shape)[group] + prior[group]
     before /= before.sum()
     worlds = [[*others, (group, cell)] for cell in range(prior.shape[1])]
-    seen = np.array([log_cells(released, world, prior, threshold) for world in worlds])
+    seen = np.array([log_cells(released, world, prior, held_back) for world in worlds])
     after = before * np.exp(seen - seen.max())
     return before, after / after.sum()

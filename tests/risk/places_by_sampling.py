@@ -1,7 +1,7 @@
 """An intruder of places under a Gaussian surface, from the definitions, by importance sampling.
 
-One group. Nothing here is from the package: the chances are a softmax of offset and surface, their
-law given counts is sampled, and who is lonely is worked out anew in every table that is thought of.
+One group. Nothing here is from the package: the chances are a softmax of a surface, their law given
+counts is sampled, and what informs the release is worked out anew in every table thought of.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Sampled:
 
 
 class SampledIntruder:
-    """Who knows all others, the covariance of the surface and the threshold of loneliness."""
+    """Who knows all others, the covariance of the surface and how many are held back."""
 
-    def __init__(self, covariance, lonely_below, draws):
-        self.cells, self.least = np.eye(len(covariance)), lonely_below
+    def __init__(self, covariance, held_back, draws):
+        self.cells, self.held_back = np.eye(len(covariance)), held_back
         self._at = cache(lambda counts: Sampled(covariance, np.array(counts), draws))
 
     def at(self, counts):
@@ -65,13 +65,8 @@ class SampledIntruder:
         return self._at(tuple(counts))
 
     def informing(self, table):
-        """Counts without the lonely, of a table as counts."""
-        out = table.copy()
-        for cell in np.flatnonzero(table):
-            chance = np.exp(-self.at(table).log_mean(-self.cells[cell]))
-            if (table.sum() - 1) * chance < self.least:
-                out[cell] = 0
-        return out
+        """Counts without the held back, of a table as counts."""
+        return np.maximum(table - self.held_back, 0.0)
 
     def log_ratio(self, released, some, other):
         """Log of how many times likelier copies are from ``other`` than from ``some``."""
@@ -87,7 +82,8 @@ class SampledIntruder:
 
     def chances(self, released, table, cell):
         """Chance of each cell for a record there, after the release."""
-        others, base = table - self.cells[cell], self.informing(table)
+        others = table - self.cells[cell]
+        base = self.informing(others)
         before = np.array([self.at(others).log_mean(one) for one in self.cells])
         seen = [self.log_ratio(released, base, self.informing(others + one)) for one in self.cells]
         after = before + np.array(seen)

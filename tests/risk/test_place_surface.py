@@ -15,12 +15,16 @@ from dsstan.risk.places.known import KnownPlaces
 TENTH = 1.1
 """No intruder may beat a printed number by more."""
 
+LEANING = 1.2
+"""By how much he may where the only informing records of two neighbouring cells lean on each other:
+the law's normal factors were found without taking either away."""
+
 SILL = 1.5
 
 PLANTED = {
     "one lonely record": ([9, 6, 0, 0, 3, 0, 0, 1], 1.0),
     "a pair": ([9, 6, 1, 0, 3, 0, 0, 2], 1.0),
-    "two side by side": ([9, 6, 1, 0, 0, 0, 1, 1], 0.4),
+    "two side by side": ([9, 6, 1, 0, 0, 0, 2, 2], 0.4),
     "a tower": ([2, 30, 2, 0, 1, 0, 1, 0], 1.0),
     "a hole in the mask": ([5, 5, 2, 0, 0, 0, 4, 3], 1.0),
 }
@@ -37,12 +41,12 @@ def surface(covariance):
 
 
 def compare(name, copies, draws):
-    counts, phi = PLANTED[name]
+    (counts, phi), beaten = PLANTED[name], LEANING if name == "two side by side" else TENTH
     table, places = np.array(counts, float), np.arange(8.0)[:, None]
     if name == "a hole in the mask":
         places[3:, 0] += 4.0
     covariance = SILL * (np.exp(-phi * cdist(places, places)) + 1e-9 * np.eye(8))
-    intruder = SampledIntruder(covariance, 1.0, draws)
+    intruder = SampledIntruder(covariance, 1, draws)
     informing = intruder.informing(table)
     rng = np.random.default_rng(5)
     released = [
@@ -50,21 +54,15 @@ def compare(name, copies, draws):
         for _ in range(copies)
     ]
     cell = np.repeat(np.arange(8), table.astype(int))
-    lonely = ((informing == 0) & (table > 0))[cell]
-    known = KnownPlaces(
-        surface(covariance),
-        table[None],
-        informing[None],
-        np.zeros(len(cell), dtype=np.intp),
-        cell,
-        lonely,
-    )
+    group = np.zeros(len(cell), dtype=np.intp)
+    known = KnownPlaces(surface(covariance), table[None], group, cell, held_back=1)
     (found,) = evidence_of(known, np.array(released)[:, None])
+    log_factor = found.of_true_cell(found.log_factor)
     for row, at in enumerate(found.pairs.cells):
         true = intruder.log_present(released, table, at)
-        assert found.log_present[row] >= true - np.log(TENTH)
+        assert log_factor[row] >= true - np.log(beaten)
         after = intruder.chances(released, table, at)[at]
-        assert found.posterior[row, at] >= after / TENTH
+        assert found.posterior[row, at] >= after / beaten
 
 
 @pytest.mark.parametrize("name", ["a pair", "two side by side"])
