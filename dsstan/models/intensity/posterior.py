@@ -25,14 +25,15 @@ from dsstan.models.intensity.tilted import Tilted, tilted
 NEWTON = 40
 NEWTON_CLOSE = 0.3
 """Newton's method, which finds where to begin, stops at steps of log intensity below."""
-SWEEPS = 100
-CLOSE = 1e-4
-"""Largest distance from the last exact covariances at which sweeps stop: of a mean of a log
-intensity, in its standard deviations, and of the log of one of these."""
-SETTLED = 1e-5
-"""The same of one sweep to the next, of which each moves by about a tenth of the one before."""
+SWEEPS = 400
+CLOSE = 1e-3
+"""Sweeps of exact covariances stop where no mean of a log intensity moves by more, in its standard
+deviations, and none of these by more than this share. The next would move them by about a tenth."""
+SETTLED, DRIFT = 1e-6, 1e-4
+"""Sweeps about exact covariances stop where one moves by less than the first, all together by less
+than the second."""
 FAR = 0.5
-"""Change of a precision beyond which covariances are worked out again."""
+"""How far they may go: change of a variance, as a share of what other rows say of the cell."""
 SHORTER, LONGER, SHORTEST = 0.5, 1.3, 0.1
 """Factors of the step after a sweep that moved more, or less, than the one before; and its least.
 All rows answer at once, so that many that share a coefficient can go too far."""
@@ -135,7 +136,7 @@ def posterior(model: CellModel, counts: Floats, begin: Floats | None = None) -> 
     """
     exact = _solve(model, counts, *_newton(model, counts, begin))
     found, near = exact, _Near(exact)
-    step, last, again = 1.0, np.inf, False
+    step, last, settled, worse = 1.0, np.inf, False, False
     for _ in range(SWEEPS):
         mu, v = _cavity(found.mean, found.variance, found.tau, found.nu)
         law = tilted(counts, mu, v)
@@ -143,17 +144,19 @@ def posterior(model: CellModel, counts: Floats, begin: Floats | None = None) -> 
         new_nu = law.mean / law.variance - mu / v
         tau = found.tau + step * (new_tau - found.tau)
         nu = found.nu + step * (new_nu - found.nu)
-        former = found
-        if again or near.too_far(tau):
+        former, cautious = found, worse or near.too_far(tau)
+        if settled or cautious:
             found = exact = _solve(model, counts, tau, nu)
             near = _Near(exact)
         else:
             found = near.at(tau, nu)
         moved = _moved(former, found) / step
+        if cautious and moved < CLOSE:
+            return exact
         settled, worse = moved < SETTLED, moved > last
-        if settled and _moved(exact, found) < CLOSE:
+        if settled and _moved(exact, found) < DRIFT:
             return found
-        again, last = settled or worse, np.inf if settled else moved
+        last = np.inf if settled else moved
         step = max(step * SHORTER, SHORTEST) if worse else min(step * LONGER, 1.0)
     raise ConvergenceError(
         "the law of the cells did not settle for these counts: give a mask of fewer, wider cells"
@@ -164,18 +167,19 @@ class _Near:
     """Means and variances of factors near those of an exact posterior, without its cubic cost.
 
     The covariance S of u given the coefficients has the inverse Q + D with D the precisions of the
-    cells. Solutions are refined by S, once a sweep; the variances follow D to first order, exactly where one cell
-    alone changes.
+    cells. Solutions are refined by S, once a sweep; the variances follow D to first order, and
+    exactly where one cell alone changes.
     """
 
     def __init__(self, exact: CellPosterior) -> None:
         self.exact, self.variance = exact, np.diag(exact.covariance)
+        self.others = (1.0 - exact.tau * exact.variance).min(axis=0)
         T, h = _sums(exact.model, exact.tau, exact.nu)
         self.solved = exact.covariance @ np.column_stack([T, h])
 
     def too_far(self, tau: Floats) -> bool:
-        """Whether the variance of a cell would change by more than a share of it."""
-        return bool(np.max(np.abs(self._change(tau))) > FAR)
+        """Whether variances to first order would be too rough, of which others' share is left."""
+        return bool(np.any(np.abs(self._change(tau)) > FAR * self.others))
 
     def _change(self, tau: Floats) -> Floats:
         """By which share the precision of u in each cell rises, shape (C,)."""
