@@ -11,7 +11,6 @@ from dsstan.cli.screen_lines import ScreenLine, wrapped
 from dsstan.cli.screens import say, show_lines
 from dsstan.cli.session import document, emit
 from dsstan.copies.places.result import MOVED, PlacedRelease
-from dsstan.core.display import per_cent
 from dsstan.release.placed.confidential import conditions_of, placed_verdict
 from dsstan.release.verdicts import FIT_WORDS, FREE
 from dsstan.risk.places.result import PlaceAssessment
@@ -51,7 +50,8 @@ def print_placed(
     show_lines(placed_screen(release, found, target))
     if verbose:
         for fit in release.fits:
-            say(str(fit))
+            for line in str(fit).splitlines():
+                say(line)
         for line in str(found).splitlines():
             say(line)
 
@@ -73,10 +73,11 @@ def placed_screen(
     if target is not None:
         to = shlex.quote(str(target.parent / f"{target.name}-public"))
         page = _page(target)
+        accept = "" if good else ' --accept "REASON"'
         lines += [
             ScreenLine(f"Release: {target}"),
             *([] if page is None else [ScreenLine(f"Read first: {page}")]),
-            ScreenLine(f"To publish: dsstan publish {shlex.quote(str(target))} --to {to}"),
+            ScreenLine(f"To publish: dsstan publish {shlex.quote(str(target))} --to {to}{accept}"),
         ]
     return lines
 
@@ -105,12 +106,23 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
     """What the two intruders come to for the record that is worst off."""
     what = "address" if found.addresses else "cell"
     chance, before = found.chance.max(), found.chance_before.max()
+    cell = ""
+    if found.addresses:
+        after, alone = found.found.cell.max(), found.found.cell_before.max()
+        width = release.intensity.mask.width
+        cell = f"; their cell, {width:.3g} wide, {_digits(after)} ({_digits(alone)})"
     lines = [
         f"Somebody who knows a person and everybody else finds their {what} with a chance of "
-        f"{per_cent(chance)} at most ({per_cent(before)} without the release)"
+        f"at most {_digits(chance)} ({_digits(before)} without the release){cell}"
     ]
     if found.presence_hidden:
-        lines.append(f"Largest Bayes factor of presence: {found.bayes_factor.max():.3g}")
+        of = "with a person than without"
+        if found.number == "kept":
+            of = "with a person than with another in their stead; that one more is there is known"
+        lines.append(
+            f"The copies are at most {found.bayes_factor.max():.3g} times likelier {of} "
+            "(Bayes factor of presence)"
+        )
     else:
         lines.append("Moved places do not hide who is in the table: covariates are kept")
     if found.values is not None and found.values.after is not None:
@@ -121,4 +133,10 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
 def _columns_line(release: PlacedRelease) -> str:
     names = ", ".join(map(str, release.tables[0].columns))
     left = f"; not published: {', '.join(release.left_out)}" if release.left_out else ""
-    return f"Published: {names} (synthetic: {', '.join(release.synthetic)}){left}"
+    made = ", ".join(release.synthetic) if release.places == MOVED else "every column"
+    return f"Published: {names} (synthetic: {made}){left}"
+
+
+def _digits(chance: float) -> str:
+    """A chance in per cent to two digits, however small."""
+    return f"{100.0 * chance:.2g}%"

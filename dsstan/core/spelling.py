@@ -68,6 +68,6 @@ def spelled(name: str, value: Any, *, of: str | None = None) -> str:
         parts = value if isinstance(value, tuple) else () if value is True else (value,)
         return " ".join([flag, *map(_quoted, parts)])
     if surface() == JOB:
-        return f"{name} = {json.dumps(value)}"
+        return f"{name} = {json.dumps(value, default=str)}"
     whole = json.dumps(value) if isinstance(value, str) else repr(value)
     return f"{name}={whole}" if of is None else f"{of}={of.title()}({name}={whole})"

@@ -91,6 +91,7 @@ def test_polygons_must_be_polygons_with_an_area(problem: Problem) -> None:
         mask_of_polygons(gpd.GeoSeries([shapely.box(0, 0, 1, 1)]), problem, cells=3, width=0.1)
 
 
+@pytest.mark.filterwarnings("ignore:.*at no address of the list")
 def test_addresses_count_and_places_are_among_them(problem: Problem) -> None:
     rng = np.random.default_rng(2)
     addresses = np.round(rng.random((500, 2)) * [4.0, 2.0], 1)  # many on edges, many repeated
@@ -104,6 +105,7 @@ def test_addresses_count_and_places_are_among_them(problem: Problem) -> None:
     assert {tuple(p) for p in places} <= {tuple(a) for a in distinct}
 
 
+@pytest.mark.filterwarnings("ignore:.*at no address of the list")
 def test_cells_of_addresses_are_about_as_many_as_asked(problem: Problem) -> None:
     addresses = np.random.default_rng(2).normal(size=(5000, 2))
     assert 180 <= mask_of_addresses(addresses, problem, cells=200).n_cells <= 200
@@ -141,3 +143,18 @@ def test_a_mask_refuses_rows_that_do_not_agree() -> None:
         Mask(centres, 1.0, np.ones(3))
     with pytest.raises(InputError, match="above 0"):
         Mask(centres, 1.0, np.array([1.0, 0.0]))
+
+
+def test_a_list_of_addresses_that_is_the_table_itself_counts_as_the_table(
+    problem: Problem,
+) -> None:
+    with pytest.warns(DsstanWarning, match="are places of the table"):
+        mask = mask_of_addresses(problem.sites, problem, cells=20)
+    assert mask.source == "table"
+
+
+def test_records_at_no_address_are_counted(problem: Problem) -> None:
+    elsewhere = np.vstack([problem.sites[1:], problem.sites[1:] + 0.01, problem.sites[1:] + 0.02])
+    with pytest.warns(DsstanWarning, match="^1 of .* places of the table are at no address"):
+        mask = mask_of_addresses(elsewhere, problem, cells=20)
+    assert mask.source == "addresses"

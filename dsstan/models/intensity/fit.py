@@ -22,7 +22,7 @@ from dsstan.core.seeds import STARTS, root_seed, seed_of, stream
 from dsstan.covariance.approximations import Covariance
 from dsstan.models.counts.fit import CountFit, CountPriors, fit_counts
 from dsstan.models.intensity.cell_law import IndependentCells
-from dsstan.models.intensity.result import CellDraws, Intensity
+from dsstan.models.intensity.result import Intensity
 from dsstan.models.intensity.stacked import EXPOSURE, exposure_of, priors_of, stacked
 from dsstan.models.intensity.surface_law import OwnSurfaces, SurfaceLaw
 from dsstan.table.mask.mask import OUTSIDE, Mask
@@ -66,11 +66,9 @@ def fit_intensity(
 ) -> Intensity:
     """Fit the chances with which records of each group lie in each cell.
 
-    ``n_k(c) ~ Poisson(exposure(c) exp(a_k + x(c) b_k + u(c)))``, u a Gaussian process. First all
-    records inform it. A second, restricted fit, from which releases are drawn, is of counts that
-    are lower by ``held_back`` in every cell and nowhere below 0, with phi held at the posterior
-    median of the first. Records of a cell with no more than that are *lonely*: their place informs
-    nothing.
+    ``n_k(c) ~ Poisson(exposure(c) exp(a_k + x(c) b_k + u(c)))``, u a Gaussian process. The counts
+    are those of the table, lower by ``held_back`` in every cell and nowhere below 0. Records of a
+    cell with no more than that are *lonely*: nothing is known of their place, not even by phi.
 
     Parameters
     ----------
@@ -90,7 +88,7 @@ def fit_intensity(
     held_back
         Records of each group in each cell that do not inform a release; 0 for none.
     phi
-        Decay to hold in both fits.
+        Decay to hold; by default it is estimated from the same counts.
     prior
         Under ``"none"``: records that a cell of average exposure is taken to hold beforehand.
     seed
@@ -102,7 +100,7 @@ def fit_intensity(
     Returns
     -------
     Intensity
-        Whether or not its fits converged: their ``verdict`` says.
+        Whether or not its fit converged: their ``verdict`` says.
 
     Raises
     ------
@@ -136,62 +134,37 @@ def fit_intensity(
         return intensity
     root = root_seed(seed)
     fitting = {"covariance": "auto" if mask.n_cells <= EXACT_CELLS else "vecchia", **fitting}
-    own = surface == "own"
-    surfaces = _Surfaces(intensity, formula, own, phi, fitting)
-    first = surfaces.fit("unrestricted", intensity.counts, {}, root)
-    if not held_back:
-        return first
-    seed = seed_of(stream(root, STARTS, b"restricted intensity"))
-    return surfaces.fit("restricted", intensity.informing, first.fits, seed)
+    return _with_surfaces(intensity, formula, surface == "own", phi, fitting, root)
 
 
-class _Surfaces:
-    """The surfaces of a table: one, or one a group."""
+def _with_surfaces(
+    intensity: Intensity,
+    formula: str | None,
+    own: bool,
+    phi: float | None,
+    fitting: SurfaceKeywords,
+    seed: int,
+) -> Intensity:
+    """The intensity with the law of its informing records: one surface, or one a group."""
+    mask, counts, groups = intensity.mask, intensity.informing, intensity.groups
+    offset, there = np.log(exposure_of(mask)), np.flatnonzero(counts.sum(axis=1) > 0)
+    kind = "restricted" if intensity.held_back else "unrestricted"
 
-    def __init__(
-        self,
-        intensity: Intensity,
-        formula: str | None,
-        own: bool,
-        phi: float | None,
-        fitting: SurfaceKeywords,
-    ) -> None:
-        self.intensity, self.formula, self.own = intensity, formula, own
-        self.phi, self.fitting = phi, fitting
+    def surface_of(which: Indices, child: int) -> CountFit:
+        problem = stacked(mask, counts[which], tuple(groups[k] for k in which), formula)
+        more: SurfaceKeywords = {"priors": priors_of(problem, len(which)), **fitting}
+        return fit_counts(problem, offset=EXPOSURE, phi=phi, seed=child, **more)
 
-    def fit(self, kind: str, counts: Floats, before: dict[str, CountFit], seed: int) -> Intensity:
-        """The intensity with the law of some counts, shape (K, C)."""
-        intensity, offset = self.intensity, np.log(exposure_of(self.intensity.mask))
-        there = np.flatnonzero(counts.sum(axis=1) > 0)
-        fits = dict(before)
-        law: CellDraws
-        if not self.own:
-            fits[kind] = self._one(there, counts, before.get("unrestricted"), seed)
-            law = SurfaceLaw(fits[kind], counts, offset, there)
-            return replace(intensity, law=law, fits=fits)
-        laws: list[SurfaceLaw | None] = [None] * len(intensity.groups)
-        for k in there:
-            label = intensity.groups[k]
-            start = before.get(f"unrestricted {label}")
-            child = seed_of(stream(seed, STARTS, label.encode()))
-            found = fits[f"{kind} {label}"] = self._one(np.array([k]), counts, start, child)
-            laws[k] = SurfaceLaw(found, counts[[k]], offset, np.array([0]))
-        return replace(intensity, law=OwnSurfaces(tuple(laws), offset), fits=fits)
-
-    def _one(self, which: Indices, counts: Floats, start: CountFit | None, seed: int) -> CountFit:
-        """A surface of some groups, phi held at the posterior median of ``start``."""
-        intensity = self.intensity
-        problem = stacked(
-            intensity.mask,
-            counts[which],
-            tuple(intensity.groups[k] for k in which),
-            self.formula,
-        )
-        phi = self.phi
-        if phi is None and start is not None:
-            phi = float(np.median(start.draws["phi"]))
-        fitting: SurfaceKeywords = {"priors": priors_of(problem, len(which)), **self.fitting}
-        return fit_counts(problem, offset=EXPOSURE, phi=phi, seed=seed, **fitting)
+    if not own:
+        fit = surface_of(there, seed)
+        return replace(intensity, law=SurfaceLaw(fit, counts, offset, there), fits={kind: fit})
+    laws: list[SurfaceLaw | None] = [None] * len(groups)
+    fits = {}
+    for k in there:
+        child = seed_of(stream(seed, STARTS, groups[k].encode()))
+        fit = fits[f"{kind} {groups[k]}"] = surface_of(np.array([k]), child)
+        laws[k] = SurfaceLaw(fit, counts[[k]], offset, np.array([0]))
+    return replace(intensity, law=OwnSurfaces(tuple(laws), offset), fits=fits)
 
 
 def _check(

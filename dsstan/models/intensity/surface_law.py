@@ -19,6 +19,10 @@ from dsstan.models.intensity.stacked import flat_columns
 
 JITTER = 1e-9
 """Share of the sill on the diagonal of the covariance of the cells, against rounding."""
+FEW = 200
+"""Groups times cells up to which each record is taken out and the posterior found anew; beyond, the
+others' part in it is kept, which makes a Bayes factor too small by up to 7% a copy where a
+record is nearly alone and the surface is strong."""
 KEPT = 2
 """How many posteriors a law keeps, since an intruder asks for one copy's group after group."""
 
@@ -87,12 +91,15 @@ class SurfaceLaw:
 
     def expected(self, counts: Floats, group: int) -> Floats:
         """See :class:`dsstan.models.intensity.cell_law.CellLaw`."""
-        return self._expected(counts[self.there], group)
+        return self._expected(self._heard(counts), group)
 
     def without(self, counts: Floats, group: int, cells: Indices) -> Floats:
         """See :class:`dsstan.models.intensity.cell_law.CellLaw`."""
         if counts[group].sum() <= 1.0 or group not in self.there:
             return np.tile(self.expected(_emptied(counts, group), group), (len(cells), 1))
+        if self.offset.size * self.there.size <= FEW:
+            rows = [self.expected(_less(counts, group, int(cell)), group) for cell in cells]
+            return np.reshape(rows, (len(cells), self.offset.size))
         found, at = self._found(counts, group)
         logs = log_rates_without(found, at, cells)
         rates = np.exp(logs, out=logs)
@@ -133,9 +140,16 @@ class SurfaceLaw:
         rates = np.sum([expected_rates(found, int(k)) for k in at], axis=0)
         return np.asarray(rates / rates.sum())
 
+    def _heard(self, counts: Floats) -> Floats:
+        """Counts of the groups in the fit. Records of others, which have the chances of all
+        together, count as some of the largest group."""
+        there = counts[self.there].copy()
+        there[self._total.argmax()] += np.delete(counts, self.there, axis=0).sum(axis=0)
+        return there
+
     def _found(self, counts: Floats, group: int) -> tuple[CellPosterior, int]:
         """The posterior given counts, and which of its groups this one is."""
-        there = counts[self.there]
+        there = self._heard(counts)
         before = there[self.there < group].sum(axis=1) > 0
         return self._posterior(there), int(before.sum())
 
@@ -234,6 +248,13 @@ class OwnSurfaces:
     def _exposed(self) -> Floats:
         chance = np.exp(self.offset - self.offset.max())
         return np.asarray(chance / chance.sum())
+
+
+def _less(counts: Floats, group: int, cell: int) -> Floats:
+    """The counts without one record."""
+    out = counts.copy()
+    out[group, cell] -= 1.0
+    return out
 
 
 def _emptied(counts: Floats, group: int) -> Floats:

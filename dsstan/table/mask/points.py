@@ -19,6 +19,8 @@ from dsstan.table.problem import Problem
 
 NEAREST = 1e-6
 """Rounding of the distance between two centres, a share of the width."""
+NEAR_ADDRESS = 1e-6
+"""Distance that is none, a share of the extent of the records."""
 
 
 def mask_of_addresses(
@@ -51,6 +53,7 @@ def mask_of_addresses(
     places = np.unique(planar(addresses, problem), axis=0)
     if len(places) < 2:
         raise InputError("addresses needs two different places at least")
+    source = _check_list(places, problem)
     width = width or width_for(
         lambda w: len(_occupied(places, w)),
         cells_aimed(cells, problem.n_records),
@@ -65,8 +68,34 @@ def mask_of_addresses(
         width,
         count[some].astype(np.float64),
         addresses=places,
-        source="addresses",
+        source=source,
     )
+
+
+def _check_list(addresses: Floats, problem: Problem) -> str:
+    """What the cells come from: the addresses, or the table where most of these are its places.
+
+    Warns of that, and where records live at no address.
+    """
+    sites = problem.unique_sites
+    away = cKDTree(addresses).query(sites)[0] > NEAR_ADDRESS * float(np.ptp(sites, axis=0).max())
+    there = int(np.sum(~away))
+    if 2 * there > len(addresses):
+        warnings.warn(
+            f"{there} of {len(addresses)} addresses are places of the table: synthetic "
+            "places would say where its records are. Give a list that was made without the table",
+            DsstanWarning,
+            stacklevel=3,
+        )
+        return "table"
+    if away.any():
+        warnings.warn(
+            f"{int(away.sum())} of {len(sites)} places of the table are at no address of the list: "
+            "for their records a chance of the right address says nothing; read that of the cell",
+            DsstanWarning,
+            stacklevel=3,
+        )
+    return "addresses"
 
 
 def mask_of_table(
