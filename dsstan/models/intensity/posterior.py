@@ -33,7 +33,7 @@ SETTLED, DRIFT = 1e-6, 1e-4
 """Sweeps about exact covariances stop where one moves by less than the first, all together by less
 than the second."""
 FAR = 0.5
-"""How far they may go: change of a variance, as a share of what other rows say of the cell."""
+"""Largest change of a variance in such sweeps, a share of what other rows say of the cell."""
 SHORTER, LONGER, SHORTEST = 0.5, 1.3, 0.1
 """Factors of the step after a sweep that moved more, or less, than the one before; and its least.
 All rows answer at once, so that many that share a coefficient can go too far."""
