@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dsstan.core.arrays import Floats
+from dsstan.core.optional import needed
 from dsstan.table.problem import Problem
 
 __all__ = ["as_given", "in_plane", "place_columns", "with_places"]
@@ -62,7 +63,7 @@ def with_places(problem: Problem, table: pd.DataFrame, coords: Floats) -> pd.Dat
     if len(place_columns(problem)) == 2:
         pairs = zip(names, coords.T, strict=True)
         return table.assign(**{name: _held(x, whole[name]) for name, x in pairs})
-    import geopandas
+    geopandas = needed("geopandas", "geo")
 
     name = place_columns(problem)[0]
     points = geopandas.points_from_xy(*coords.T, crs=problem.crs)
