@@ -133,8 +133,7 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
 def _columns_line(release: PlacedRelease) -> str:
     names = ", ".join(map(str, release.tables[0].columns))
     left = f"; not published: {', '.join(release.left_out)}" if release.left_out else ""
-    made = ", ".join(release.synthetic) if release.places == MOVED else "every column"
-    return f"Published: {names} (synthetic: {made}){left}"
+    return f"Published: {names} (synthetic: {release.synthetic_in_words}){left}"
 
 
 def _digits(chance: float) -> str:

@@ -52,6 +52,11 @@ def check_reason(accept: bool, reason: str | None) -> None:
         )
 
 
+def words_of(reason: str | None) -> str | None:
+    """A reason as it is kept: on one line, without control characters."""
+    return None if reason is None else " ".join(CONTROL.sub(" ", reason).split())
+
+
 def accepted_reason(found: Assessment, accept: bool, reason: str | None) -> str | None:
     """The reason why a release that misses its floor is written all the same; None where it
     keeps the floor or was not judged.
@@ -59,7 +64,7 @@ def accepted_reason(found: Assessment, accept: bool, reason: str | None) -> str 
     Raises DisclosureError if it misses the floor, and that is not accepted; InputError if there is
     a reason that is empty or for nothing.
     """
-    words = None if reason is None else " ".join(CONTROL.sub(" ", reason).split())
+    words = words_of(reason)
     if words == "" or (words and not accept):
         raise InputError(
             "the reason says why a release below its floor is accepted: give it some words, and "

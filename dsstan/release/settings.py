@@ -22,13 +22,8 @@ def settings(
 
     ``accepted`` is the reason why records below the floor were accepted.
     """
-    packages = ("numpy", "scipy", "pandas", "formulaic", "arviz-stats")
     return {
-        "versions": {
-            "dsstan": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in packages},
-        },
+        "versions": versions(),
         "synthesis": {
             "seed": str(release.seed),
             "copies": release.copies,
@@ -46,6 +41,16 @@ def settings(
         if floor is None
         else {"asked": floor.as_given, "accepted_below": accepted is not None, "reason": accepted},
         "fits": {kind: fit_settings(f) for kind, f in release.fits.items()},
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of the programs behind a release."""
+    packages = ("numpy", "scipy", "pandas", "formulaic", "arviz-stats")
+    return {
+        "dsstan": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
     }
 
 

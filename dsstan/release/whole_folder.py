@@ -105,6 +105,28 @@ def _sync_one(path: Path) -> None:
         os.close(file)
 
 
+@contextmanager
+def release_folder(target: Path) -> Iterator[Path]:
+    """The same for the owner alone; what keeps a release from being written is said in words.
+
+    Raises ReleaseError.
+    """
+    try:
+        with whole_folder(target, 0o700) as whole:
+            yield whole
+    except OSError as error:
+        raise ReleaseError(
+            f"the release could not be written to {target}: "
+            f"{error.strerror or type(error).__name__}. Nothing was left "
+            "behind; free some space or choose another folder"
+        ) from None
+    except UnicodeError:
+        raise ReleaseError(
+            "the release could not be written: a column holds text that is no Unicode (a lone "
+            "surrogate). Read the table in its right encoding"
+        ) from None
+
+
 def inner_folder(path: Path) -> Path:
     """Make a folder that only its owner may enter."""
     path.mkdir()

@@ -24,7 +24,6 @@ from dsstan.copies.published import (
     synthetic,
     unpublished_columns,
 )
-from dsstan.core.errors import ReleaseError
 from dsstan.models.result import Fit
 from dsstan.release.acceptance import accepted_reason
 from dsstan.release.conditions import conditions, fit_verdict
@@ -36,7 +35,7 @@ from dsstan.release.publication.ledger_note import note_for_ledger
 from dsstan.release.publication.public_hashes import note_hashes
 from dsstan.release.report import factsheet, public_view, write_report
 from dsstan.release.settings import finite, settings
-from dsstan.release.whole_folder import check_target, inner_folder, whole_folder, write_json
+from dsstan.release.whole_folder import check_target, inner_folder, release_folder, write_json
 from dsstan.risk.assessment import Assessment, measured, unassessed
 from dsstan.risk.disclosure import Disclosure
 from dsstan.risk.floors import FloorLike
@@ -145,41 +144,29 @@ def write_release(
     )
     accepted = accepted_reason(risks, accept_below_floor, reason)
     kept = utility(release) if release.copies > 1 else None
-    try:
-        with whole_folder(target, 0o700) as whole:
-            public = inner_folder(whole / "public")
-            _write_public(release, public, how, page=report)
-            confidential = inner_folder(whole / "confidential")
-            note_hashes(public, confidential)
-            names = note_for_ledger(release, risks, confidential)
-            _write_confidential(release, risks, kept, confidential, accepted, names[-1])
+    with release_folder(target) as whole:
+        public = inner_folder(whole / "public")
+        _write_public(release, public, how, page=report)
+        confidential = inner_folder(whole / "confidential")
+        note_hashes(public, confidential)
+        names = note_for_ledger(release, risks, confidential)
+        _write_confidential(release, risks, kept, confidential, accepted, names[-1])
+        if report:
+            write_report(
+                *(release, risks, analysis or kept, confidential / "report.html"),
+                accepted=accepted,
+                alternatives=alternatives,
+                name=names[-1],
+            )
+        if pictures:
+            draw_pictures(release, risks, analysis or kept, confidential / "pictures")
+        for number, step in enumerate(release.steps[:-1], 1):
+            inner = inner_folder(confidential / f"step_{number}")
+            found, own = unassessed(step), utility(step) if step.copies > 1 else None
+            name = names[number - 1]
+            _write_confidential(step, found, own, inner, known_as=name)
             if report:
-                write_report(
-                    *(release, risks, analysis or kept, confidential / "report.html"),
-                    accepted=accepted,
-                    alternatives=alternatives,
-                    name=names[-1],
-                )
-            if pictures:
-                draw_pictures(release, risks, analysis or kept, confidential / "pictures")
-            for number, step in enumerate(release.steps[:-1], 1):
-                inner = inner_folder(confidential / f"step_{number}")
-                found, own = unassessed(step), utility(step) if step.copies > 1 else None
-                name = names[number - 1]
-                _write_confidential(step, found, own, inner, known_as=name)
-                if report:
-                    write_report(step, found, own, inner / "report.html", name=name)
-    except OSError as error:
-        raise ReleaseError(
-            f"the release could not be written to {target}: "
-            f"{error.strerror or type(error).__name__}. Nothing was left "
-            "behind; free some space or choose another folder"
-        ) from None
-    except UnicodeError:
-        raise ReleaseError(
-            "the release could not be written: a column holds text that is no Unicode (a lone "
-            "surrogate). Read the table in its right encoding"
-        ) from None
+                write_report(step, found, own, inner / "report.html", name=name)
     return target
 
 

@@ -91,15 +91,22 @@ def planar(places: Any, problem: Problem) -> Floats:
     other = (points.geom_type != "Point").to_numpy(dtype=bool) | points.is_empty.to_numpy(bool)
     if other.any():
         raise CoordinateError(f"places holds something else than a point in {describe_rows(other)}")
-    if (points.crs is None) != (problem.sites_crs is None):
-        lacks = "places" if points.crs is None else "the prepared table"
-        raise CoordinateError(
-            f"{lacks} has no coordinate reference system, so the two can't be brought together. "
-            "Set it, or give planar coordinates"
-        )
-    if points.crs is not None:
-        points = points.to_crs(problem.sites_crs)
+    points = in_sites_crs(points, problem, "places", ". Set it, or give planar coordinates")
     return _pairs(np.column_stack([points.x, points.y]) / crs_units(problem))
+
+
+def in_sites_crs(shapes: Any, problem: Problem, what: str, advice: str) -> Any:
+    """A GeoSeries in the CRS of a problem's sites; ``what`` and ``advice`` are for the message.
+
+    Raises CoordinateError if the CRS of only one of the two is known.
+    """
+    if (shapes.crs is None) != (problem.sites_crs is None):
+        lacks = what if shapes.crs is None else "the prepared table"
+        raise CoordinateError(
+            f"{lacks} has no coordinate reference system, so the two can't be brought together"
+            f"{advice}"
+        )
+    return shapes if shapes.crs is None else shapes.to_crs(problem.sites_crs)
 
 
 def _pairs(places: Any) -> Floats:

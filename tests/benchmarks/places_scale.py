@@ -121,9 +121,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--one", type=int, nargs=2, help="records and cells; print JSON")
     parser.add_argument("--out", type=Path, default=OUT)
-    told = parser.parse_args()
-    if told.one:
-        print(json.dumps(measure(*told.one)))
+    asked = parser.parse_args()
+    if asked.one:
+        print(json.dumps(measure(*asked.one)))
         return
     rows = []
     for size in SIZES:
@@ -131,7 +131,7 @@ def main() -> None:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         rows.append(json.loads(done.stdout.splitlines()[-1]))
         print(rows[-1], flush=True)
-    told.out.write_text(report(rows), encoding="utf-8")
+    asked.out.write_text(report(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ def test_taking_a_record_away_is_the_law_of_the_counts_without_it(shared: Intens
 
 def test_chances_are_drawn_given_the_counts_of_the_fit_only(shared: Intensity) -> None:
     with pytest.raises(InputError, match="counts of the fit"):
-        shared.law.draw(shared.counts + 1.0, np.random.default_rng(0))
+        shared.law.draws(shared.counts + 1.0, 1, np.random.default_rng(0))
 
 
 def test_a_surface_of_its_own_knows_no_other_group() -> None:
@@ -168,7 +168,7 @@ def test_a_surface_of_its_own_knows_no_other_group() -> None:
     np.testing.assert_array_equal(
         found.law.expected(found.informing, 1), found.law.expected(other, 1)
     )
-    chances = found.law.draw(found.informing, np.random.default_rng(1))
+    chances = found.law.draws(found.informing, 1, np.random.default_rng(1))[0]
     np.testing.assert_allclose(chances[2], mask.exposure / mask.exposure.sum())
 
 

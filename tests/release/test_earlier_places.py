@@ -29,11 +29,11 @@ def test_the_ledger_hands_the_next_release_what_the_last_one_said(problem, tmp_p
     folder = first.write(tmp_path / "out", assessment=found)
     publish(folder, to=tmp_path / "public", reason="a test")
 
-    told, unknown = published_places(problem)
+    former, unknown = published_places(problem)
     assert unknown == 0
-    (told,) = told
+    (former,) = former
     at = np.lexsort((problem.coords[:, 1], problem.coords[:, 0]))  # no two share a place
-    np.testing.assert_allclose(told.log_odds[at], found.log_odds[at], rtol=ROUNDING)
+    np.testing.assert_allclose(former.log_odds[at], found.log_odds[at], rtol=ROUNDING)
     assert assess_places(first, finding=0.99).earlier == 0  # itself is no former one
 
     second = move_places(intensity, fit, 3, seed=2)

@@ -87,7 +87,7 @@ class PlacedRelease(Shown):
             (
                 ("records", f"{records} a copy, their number {self.number}"),
                 ("places", f"synthetic, on a {self.intensity.mask!r}"),
-                ("synthetic", ", ".join(self.synthetic)),
+                ("synthetic", self.synthetic_in_words),
                 ("left out", ", ".join(self.left_out) or "none"),
             )
         )
@@ -101,6 +101,11 @@ class PlacedRelease(Shown):
     def synthetic(self) -> tuple[str, ...]:
         """Names of the synthetic columns, first the coordinates, then those that were modelled."""
         return (*self.problem.coord_names, *(fit.problem.response for fit in self.fits))
+
+    @property
+    def synthetic_in_words(self) -> str:
+        """The synthetic columns by name, which are all of a population."""
+        return ", ".join(self.synthetic) if self.places == MOVED else "every column"
 
     def table(self, copy: int) -> pd.DataFrame:
         """Copy number ``copy``, from 0, as it is published."""

@@ -69,10 +69,6 @@ class IndependentCells:
         out[np.arange(len(cells)), cells] -= 1.0
         return np.asarray(out / (total.sum() - 1.0))
 
-    def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
-        """One draw of the chances, shape (K, C)."""
-        return np.asarray(self.draws(counts, 1, rng)[0])
-
     def draws(self, counts: Floats, number: int, rng: np.random.Generator) -> Floats:
         """Several independent draws, shape (number, K, C)."""
         drawn = [rng.dirichlet(row, number) for row in counts + self.prior]

@@ -100,7 +100,7 @@ def fit_intensity(
     Returns
     -------
     Intensity
-        Whether or not its fit converged: their ``verdict`` says.
+        Whether or not its fits converged: the ``verdict`` of each says.
 
     Raises
     ------

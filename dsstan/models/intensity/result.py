@@ -17,12 +17,11 @@ from dsstan.table.mask.mask import Mask
 class CellDraws(CellLaw, Protocol):
     """A law whose posterior given the counts of the fit can be drawn."""
 
-    def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
-        """One draw of the chances given ``counts``, shape (K, C); rows sum to 1."""
-        ...
-
     def draws(self, counts: Floats, number: int, rng: np.random.Generator) -> Floats:
-        """Several, each used once where the law has so many, shape (number, K, C)."""
+        """Draws of the chances given ``counts``, each used once where the law has so many.
+
+        Shape (number, K, C); rows sum to 1.
+        """
         ...
 
 

@@ -106,15 +106,11 @@ class SurfaceLaw:
         rates /= rates.sum(axis=1, keepdims=True)
         return rates
 
-    def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
-        """One posterior draw of the fit as chances, shape (K, C).
-
-        Raises InputError if ``counts`` are not those of the fit.
-        """
-        return np.asarray(self.draws(counts, 1, rng)[0])
-
     def draws(self, counts: Floats, number: int, rng: np.random.Generator) -> Floats:
-        """Several draws, none twice while there are others, shape (number, K, C)."""
+        """Posterior draws of the fit as chances, none twice while there are others.
+
+        Shape (number, K, C). Raises InputError if ``counts`` are not those of the fit.
+        """
         if not np.array_equal(counts, self.counts):
             raise InputError("chances can be drawn given the counts of the fit only")
         beta, w = self.fit.draws["beta"], self.fit.draws["w"]
@@ -232,12 +228,8 @@ class OwnSurfaces:
             return np.tile(self._exposed, (len(cells), 1))
         return law.without(counts[[group]], 0, cells)
 
-    def draw(self, counts: Floats, rng: np.random.Generator) -> Floats:
-        """One draw of the chances, shape (K, C); see :meth:`SurfaceLaw.draw`."""
-        return np.asarray(self.draws(counts, 1, rng)[0])
-
     def draws(self, counts: Floats, number: int, rng: np.random.Generator) -> Floats:
-        """Several draws, none twice while there are others, shape (number, K, C)."""
+        """See :meth:`SurfaceLaw.draws`."""
         out = np.empty((number, *counts.shape))
         for k, law in enumerate(self.laws):
             known = None if law is None else law.draws(counts[[k]], number, rng)[:, 0]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dsstan._version import __version__
 from dsstan.copies.places.result import PlacedRelease
 from dsstan.core.seeds import GUESSABLE_BITS
 from dsstan.models.checks.conditions import Check, lonely_values, own_mask, short_seed
 from dsstan.models.result import Fit
 from dsstan.release.conditions import entries_of, of_fit
 from dsstan.release.exchange import draws_table
-from dsstan.release.settings import finite, fit_settings
+from dsstan.release.settings import finite, fit_settings, versions
 from dsstan.release.whole_folder import write_json
 from dsstan.table.formats.arrow import write_parquet
 from dsstan.table.text.cells import quoting_of
@@ -106,15 +103,9 @@ def placed_settings(
     release: PlacedRelease, assessment: Any, accepted: str | None
 ) -> dict[str, Any]:
     """Everything needed to make the same release again. Confidential: it holds the seeds."""
-    packages = ("numpy", "scipy", "pandas", "formulaic")
     mask, law = release.intensity.mask, release.intensity.law
-    plain = (str, int, float, bool, type(None))
     return {
-        "versions": {
-            "dsstan": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in packages},
-        },
+        "versions": versions(),
         "synthesis": {
             "seed": str(release.seed),
             "copies": release.copies,
@@ -133,7 +124,6 @@ def placed_settings(
         "intensity": {
             "law": type(law).__name__,
             "held_back": release.intensity.held_back,
-            **{k: v for k, v in getattr(law, "settings", {}).items() if isinstance(v, plain)},
         },
         "floor": None
         if assessment is None

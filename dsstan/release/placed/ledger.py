@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 from dsstan.copies.places.result import MOVED, PlacedRelease
-from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.release.publication.earlier import collected
-from dsstan.release.publication.earlier_places import name_of_placed, told_of
-from dsstan.release.publication.ledger import Entry, open_ledger
-from dsstan.release.publication.ledger_note import write_note
+from dsstan.release.publication.earlier_places import name_of_placed, place_risks_of
+from dsstan.release.publication.ledger import Entry
+from dsstan.release.publication.ledger_note import counted_before, ledger_to_note, write_note
 from dsstan.release.publication.record_order import record_order
 from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.planes import place_columns
@@ -28,13 +26,10 @@ def note_placed(
     confidential here, so that no number of them is noted. What the release tells of values is
     judged by nobody yet, so that a later release of the table goes out with a reason only.
     """
-    try:
-        ledger = open_ledger(make=True)
-        assert ledger is not None
-        key = ledger.key
-    except InputError as error:
-        warnings.warn(f"{error}. The release is written without it", DsstanWarning, stacklevel=4)
+    ledger = ledger_to_note()
+    if ledger is None:
         return None
+    key = ledger.key
     going: dict[str, str] = {}
     if release.places == MOVED:
         made = {*place_columns(release.problem), *(fit.problem.response for fit in release.fits)}
@@ -55,14 +50,10 @@ def note_placed(
             places=places,
             floor=None,
             judged=False,
-            counted=tuple(
-                one.release
-                for one in ledger.entries()
-                if one.responses == responses and one.release != name
-            ),
+            counted=counted_before(ledger, responses, name),
             collected=going,
         )
         entries.append(entry)
-    told = None if assessment is None else told_of(assessment, release.problem)
-    write_note(ledger, entries, confidential, told)
+    place_risks = None if assessment is None else place_risks_of(assessment, release.problem)
+    write_note(ledger, entries, confidential, place_risks)
     return entries[-1].release

@@ -11,7 +11,8 @@ import pandas as pd
 
 from dsstan.analysis.places.utility import PlaceUtility
 from dsstan.copies.places.result import PlacedRelease
-from dsstan.core.errors import CONTROL, DisclosureError, InputError, ReleaseError
+from dsstan.core.errors import DisclosureError, InputError
+from dsstan.release.acceptance import words_of
 from dsstan.release.copy_files import HowWritten, check_copies, format_for, how_written
 from dsstan.release.placed.confidential import write_confidential
 from dsstan.release.placed.ledger import note_placed
@@ -19,7 +20,7 @@ from dsstan.release.placed.public import placed_metadata, placed_readme
 from dsstan.release.placed.report import write_placed_report
 from dsstan.release.public import without_traces
 from dsstan.release.publication.public_hashes import note_hashes
-from dsstan.release.whole_folder import check_target, inner_folder, whole_folder, write_json
+from dsstan.release.whole_folder import check_target, inner_folder, release_folder, write_json
 from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.as_read import as_read_of
 from dsstan.table.formats.text import dialect_for
@@ -102,23 +103,16 @@ def write_placed(
     tables = _published(release, made)
     check_copies(tables[0], how, made)
     accepted = _accepted(assessment, accept_below_floor, reason)
-    try:
-        with whole_folder(target, 0o700) as whole:
-            public = inner_folder(whole / "public")
-            _write_public(release, tables, public, how, made)
-            confidential = inner_folder(whole / "confidential")
-            note_hashes(public, confidential)
-            told = assessment if isinstance(assessment, PlaceAssessment) else None
-            name = note_placed(release, confidential, told)
-            if utility is not None:
-                write_placed_report(release, assessment, utility, confidential)
-            write_confidential(release, assessment, confidential, accepted, name)
-    except OSError as error:
-        raise ReleaseError(
-            f"the release could not be written to {target}: "
-            f"{error.strerror or type(error).__name__}. Nothing was left "
-            "behind; free some space or choose another folder"
-        ) from None
+    with release_folder(target) as whole:
+        public = inner_folder(whole / "public")
+        _write_public(release, tables, public, how, made)
+        confidential = inner_folder(whole / "confidential")
+        note_hashes(public, confidential)
+        judged = assessment if isinstance(assessment, PlaceAssessment) else None
+        name = note_placed(release, confidential, judged)
+        if utility is not None:
+            write_placed_report(release, assessment, utility, confidential)
+        write_confidential(release, assessment, confidential, accepted, name)
     return target
 
 
@@ -157,7 +151,7 @@ def _whole(values: Any) -> bool:
 
 def _accepted(assessment: PlacesJudged | None, accept: bool, reason: str | None) -> str | None:
     """The reason why a release that misses a floor is written all the same, or None."""
-    words = None if reason is None else " ".join(CONTROL.sub(" ", reason).split())
+    words = words_of(reason)
     if bool(words) != accept or words == "":
         raise InputError(
             "accept_below_floor and its reason belong together: give both (--accept-below-floor "

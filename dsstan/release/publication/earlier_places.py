@@ -13,25 +13,25 @@ import numpy as np
 import pandas as pd
 
 from dsstan.release.publication.ledger import open_ledger
-from dsstan.release.publication.ledger_information import TOLD
+from dsstan.release.publication.ledger_information import PLACE_RISKS
 from dsstan.release.publication.record_order import NAME_DIGITS, largest_of_each, record_order
 from dsstan.risk.places.result import EarlierPlaces, PlaceAssessment
 from dsstan.table.problem import Problem
 
-__all__ = ["name_of_placed", "published_places", "told_of"]
+__all__ = ["name_of_placed", "published_places", "place_risks_of"]
 
 
-def told_of(found: PlaceAssessment, problem: Problem) -> pd.DataFrame:
+def place_risks_of(found: PlaceAssessment, problem: Problem) -> pd.DataFrame:
     """What a release says of each record's place, in the ledger's order.
 
     It is of this release alone, as each has a file of its own. Records of one response at one place
     can't be distinguished there, and each counts as the one of which most is said.
     """
     order = record_order(problem)
-    told = found.of_this_release
-    columns = (told.log_presence, told.log_odds)
+    place_risks = found.of_this_release
+    columns = (place_risks.log_presence, place_risks.log_odds)
     values = [largest_of_each(one[order.rows], order.same_place) for one in columns]
-    return pd.DataFrame(dict(zip(TOLD, values, strict=True)))
+    return pd.DataFrame(dict(zip(PLACE_RISKS, values, strict=True)))
 
 
 def published_places(
@@ -58,13 +58,13 @@ def published_places(
     for entry in entries:
         if entry.release == mine or entry.responses != responses:
             continue
-        told = ledger.told_of_places(entry)
-        if told is None or entry.places != places:
+        place_risks = ledger.place_risks(entry)
+        if place_risks is None or entry.places != places:
             unknown.add(entry.release)
             continue
-        columns = [np.empty(problem.n_records) for _ in TOLD]
-        for column, name in zip(columns, TOLD, strict=True):
-            column[order.rows] = told[name].to_numpy()
+        columns = [np.empty(problem.n_records) for _ in PLACE_RISKS]
+        for column, name in zip(columns, PLACE_RISKS, strict=True):
+            column[order.rows] = place_risks[name].to_numpy()
         found[entry.release] = EarlierPlaces(*columns)
     return tuple(found.values()), len(unknown - set(found))
 

@@ -35,8 +35,8 @@ from dsstan.core.files.private_file import (
 from dsstan.release.publication.ledger_information import (
     information_bytes,
     read_information,
+    read_place_risks,
     read_places,
-    read_told,
 )
 from dsstan.table.formulas.formula import ResponseTransform
 
@@ -192,7 +192,7 @@ class Ledger:
         """A number for the place of each record of a release; None where they are not known."""
         return read_places(self.folder / _file(entry), entry.records)
 
-    def told_of_places(self, entry: Entry) -> pd.DataFrame | None:
+    def place_risks(self, entry: Entry) -> pd.DataFrame | None:
         """What a release with synthetic places says of each record's place, in the ledger's order;
         None where it has none, or was not assessed. See
         :mod:`dsstan.release.publication.earlier_places`.
@@ -202,22 +202,25 @@ class Ledger:
         InputError
             If it can't be read.
         """
-        return read_told(self.folder / _file(entry, "-places"), entry.records)
+        return read_place_risks(self.folder / _file(entry, "-places"), entry.records)
 
     def enter(
-        self, entry: Entry, information: pd.DataFrame | None, told: pd.DataFrame | None = None
+        self,
+        entry: Entry,
+        information: pd.DataFrame | None,
+        place_risks: pd.DataFrame | None = None,
     ) -> None:
         """Add an entry, or replace that of the same release; the caller holds the lock.
 
         ``information`` is what was noted of every record: of a release that was not judged the
-        numbers of its places (``ledger_information.PLACE``) alone. ``told`` is what it says of
-        places, where they are synthetic.
+        numbers of its places (``ledger_information.PLACE``) alone. ``place_risks`` is what it says
+        of places, where they are synthetic.
         """
         others = [one for one in self.entries() if not same_release(one, entry)]
         if information is not None:
             keep_private(self.folder / _file(entry), information_bytes(information))
-        if told is not None:
-            keep_private(self.folder / _file(entry, "-places"), information_bytes(told))
+        if place_risks is not None:
+            keep_private(self.folder / _file(entry, "-places"), information_bytes(place_risks))
         self._write([*others, entry])
 
     def remove(self, entry: Entry) -> None:

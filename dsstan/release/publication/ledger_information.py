@@ -19,11 +19,11 @@ __all__ = [
     "COLUMNS",
     "GROUPS",
     "PLACE",
-    "TOLD",
+    "PLACE_RISKS",
     "information_bytes",
     "read_information",
     "read_places",
-    "read_told",
+    "read_place_risks",
     "sd_left",
 ]
 
@@ -31,7 +31,7 @@ GROUPS = ("same_value", "same_place")
 COLUMNS = ("alone", "fixed", "known", "margin", "least", "next_copy", "next_release", *GROUPS)
 """Columns of the file of a release; see :func:`read_information`."""
 
-TOLD = ("log_presence", "log_odds")
+PLACE_RISKS = ("log_presence", "log_odds")
 """Columns of what a release says of each record's place; see
 :class:`dsstan.risk.places.result.EarlierPlaces`."""
 
@@ -95,8 +95,8 @@ def read_places(path: Path, records: int) -> NDArray[np.uint64] | None:
     return found if found.size == records else None
 
 
-def read_told(path: Path, records: int) -> pd.DataFrame | None:
-    """What a release says of each record's place (``TOLD``), N rows; None where there is no file.
+def read_place_risks(path: Path, records: int) -> pd.DataFrame | None:
+    """What a release says of each record's place, columns ``PLACE_RISKS``; None without a file.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def read_told(path: Path, records: int) -> pd.DataFrame | None:
         raise  # as above
     except Exception as error:  # of many kinds
         raise InputError(f"{path} can't be read ({type(error).__name__}): restore it") from None
-    sound = list(found.columns) == list(TOLD) and len(found) == records
+    sound = list(found.columns) == list(PLACE_RISKS) and len(found) == records
     if not sound or any(one.kind != "f" for one in found.dtypes) or found.isna().any(axis=None):
         raise InputError(f"{path} is not what a release says of {records} places: restore it")
     return found

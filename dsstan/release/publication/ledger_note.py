@@ -32,8 +32,8 @@ from dsstan.release.publication.ledger_information import (
     PLACE,
     information_bytes,
     read_information,
+    read_place_risks,
     read_places,
-    read_told,
     sd_left,
 )
 from dsstan.release.publication.record_order import RecordOrder, record_order
@@ -42,7 +42,7 @@ from dsstan.risk.assessment import Assessment
 if TYPE_CHECKING:
     from dsstan.copies.result import Synthesis
 
-_NOTE, _INFORMATION, _TOLD = "ledger.json", "ledger.parquet", "ledger_places.parquet"
+_NOTE, _INFORMATION, _PLACE_RISKS = "ledger.json", "ledger.parquet", "ledger_places.parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class LedgerNote:
         What the release reveals of every record, of the column that was judged; else None.
     places
         A number for the place of each record, shape (N,); None where they were not noted.
-    told
+    place_risks
         What the release says of each record's place, where places are synthetic.
     """
 
@@ -68,7 +68,7 @@ class LedgerNote:
     entries: tuple[Entry, ...]
     information: pd.DataFrame | None
     places: NDArray[np.uint64] | None
-    told: pd.DataFrame | None = None
+    place_risks: pd.DataFrame | None = None
 
     def noted(self, entry: Entry) -> pd.DataFrame | None:
         """What the ledger keeps of every record beside an entry."""
@@ -87,14 +87,10 @@ def note_for_ledger(
     without one. What comes back is the name of each synthetic column's copies, as the ledger has
     it, or None for each without a ledger.
     """
-    try:
-        ledger = open_ledger(make=True)
-        assert ledger is not None
-        key = ledger.key
-    except InputError as error:
-        warnings.warn(f"{error}. The release is written without it", DsstanWarning, stacklevel=4)
+    ledger = ledger_to_note()
+    if ledger is None:
         return (None,) * len(release.steps)
-    entries = []
+    key, entries = ledger.key, []
     going = collected(release.problem, as_collected(release), key)
     for step in release.steps:
         problem, order = step.problem, record_order(step.problem)
@@ -103,11 +99,7 @@ def note_for_ledger(
         if risks.after is not None:  # what the verdict knew of
             former = risks.after.former.seen if risks.after.former is not None else ()
         else:
-            former = tuple(
-                one.release
-                for one in ledger.entries()
-                if one.responses == responses and one.release != name
-            )
+            former = counted_before(ledger, responses, name)
         entry = Entry(
             release=name,
             column=problem.response,
@@ -132,13 +124,37 @@ def note_for_ledger(
     return tuple(entry.release for entry in entries)
 
 
+def ledger_to_note() -> Ledger | None:
+    """The ledger that a release is noted for; None, with a warning, where it can't be made."""
+    try:
+        ledger = open_ledger(make=True)
+        assert ledger is not None
+        _ = ledger.key  # which is read here
+    except InputError as error:
+        warnings.warn(f"{error}. The release is written without it", DsstanWarning, stacklevel=5)
+        return None
+    return ledger
+
+
+def counted_before(ledger: Ledger, responses: str, name: str) -> tuple[str, ...]:
+    """Names of the releases of the same responses that the ledger has, but for this one."""
+    return tuple(
+        one.release
+        for one in ledger.entries()
+        if one.responses == responses and one.release != name
+    )
+
+
 def write_note(
-    ledger: Ledger, entries: Sequence[Entry], confidential: Path, told: pd.DataFrame | None = None
+    ledger: Ledger,
+    entries: Sequence[Entry],
+    confidential: Path,
+    place_risks: pd.DataFrame | None = None,
 ) -> None:
     """Write ``ledger.json``: what a release would enter, and into which ledger; and what it says of
     places, where they are synthetic."""
-    if told is not None:
-        (confidential / _TOLD).write_bytes(information_bytes(told))
+    if place_risks is not None:
+        (confidential / _PLACE_RISKS).write_bytes(information_bytes(place_risks))
     content = {
         "folder": str(ledger.folder),
         "ledger": ledger.name,
@@ -200,7 +216,7 @@ def read_note(confidential: Path) -> LedgerNote | None:
             entries,
             read_information(confidential / _INFORMATION, judged[0].records) if judged else None,
             read_places(confidential / _INFORMATION, entries[0].records),
-            read_told(confidential / _TOLD, entries[0].records),
+            read_place_risks(confidential / _PLACE_RISKS, entries[0].records),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         if isinstance(error, InputError):
@@ -325,7 +341,7 @@ def entered(
             others = [one for one in known if one["complete"] or one["to"] != where["to"]]
             mine = {**where, "complete": complete}
             entry = replace(entry, published=(*others, mine))
-            ledger.enter(entry, note.noted(entry), note.told)
+            ledger.enter(entry, note.noted(entry), note.place_risks)
 
     def enter() -> None:
         begun.append(True)

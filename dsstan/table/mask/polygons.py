@@ -9,7 +9,7 @@ import numpy as np
 
 from dsstan.core.errors import CoordinateError, InputError, describe_rows
 from dsstan.core.optional import needed
-from dsstan.table.geo import crs_units
+from dsstan.table.geo import crs_units, in_sites_crs
 from dsstan.table.mask.grid import MOST, cells_aimed, check_size
 from dsstan.table.mask.mask import Mask
 from dsstan.table.problem import Problem
@@ -91,14 +91,8 @@ def _area(polygons: Any, problem: Problem) -> Any:
     other = ~shapes.geom_type.isin(["Polygon", "MultiPolygon"]).to_numpy(dtype=bool)
     if other.any():
         raise CoordinateError(f"polygons holds something else in {describe_rows(other)}")
-    if (shapes.crs is None) != (problem.sites_crs is None):
-        lacks = "polygons" if shapes.crs is None else "the prepared table"
-        raise CoordinateError(
-            f"{lacks} has no coordinate reference system, so the two can't be brought together: "
-            "set it, with .set_crs() or crs= in prepare()"
-        )
-    if shapes.crs is not None:
-        shapes = shapes.to_crs(problem.sites_crs)
+    advice = ": set it, with .set_crs() or crs= in prepare()"
+    shapes = in_sites_crs(shapes, problem, "polygons", advice)
     area = shapely.union_all(shapely.make_valid(shapes.to_numpy()))
     area = shapely.transform(area, lambda xy: xy / crs_units(problem))
     if shapely.is_empty(area) or not np.isfinite(shapely.bounds(area)).all():
