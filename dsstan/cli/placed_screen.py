@@ -11,14 +11,12 @@ from dsstan.cli.screen_lines import ScreenLine, wrapped
 from dsstan.cli.screens import say, show_lines
 from dsstan.cli.session import document, emit
 from dsstan.copies.places.result import MOVED, PlacedRelease
-from dsstan.release.placed.confidential import conditions_of, placed_verdict
-from dsstan.release.verdicts import FIT_WORDS, FREE
+from dsstan.core.display import chance_per_cent
+from dsstan.release.placed.verdict import placed_lines
+from dsstan.release.verdicts import FREE, answer
 from dsstan.risk.places.result import PlaceAssessment
 
 __all__ = ["placed_screen", "print_placed"]
-
-_FIT = {"ok": "ok", "warned": "warning", "failed": "failure"}
-_JUDGED = {"met": "ok", "not judged": "warning", "missed": "failure"}
 
 
 def print_placed(
@@ -26,6 +24,7 @@ def print_placed(
     found: PlaceAssessment,
     target: Path | None,
     *,
+    accepted: str | None,
     as_json: bool,
     verbose: bool,
 ) -> None:
@@ -47,7 +46,7 @@ def print_placed(
                 )
             )
         return
-    show_lines(placed_screen(release, found, target))
+    show_lines(placed_screen(release, found, target, accepted))
     if verbose:
         for fit in release.fits:
             for line in str(fit).splitlines():
@@ -57,23 +56,22 @@ def print_placed(
 
 
 def placed_screen(
-    release: PlacedRelease, found: PlaceAssessment, target: Path | None
+    release: PlacedRelease,
+    found: PlaceAssessment,
+    target: Path | None,
+    accepted: str | None = None,
 ) -> list[ScreenLine]:
     """The verdicts, what intruders learn of places, the columns and what to do next."""
-    fit, judged = placed_verdict(release), found.verdict.lower()
-    unmet = ", ".join(dict.fromkeys(str(one["condition"]) for one in conditions_of(release)))
-    lines = wrapped(f"FIT: {FIT_WORDS[fit]}" + (f": {unmet}" if unmet else ""), COLOURS[_FIT[fit]])
-    lines += wrapped(f"DISCLOSURE: {found.verdict}: {found.why}", COLOURS[_JUDGED[judged]])
-    good = fit == "ok" and judged == "met"
-    refuse = fit == "failed" or judged == "missed"
-    answer = FREE if good else "Do not publish as it is" if refuse else "Publish only with a reason"
-    lines += [ScreenLine(answer, "bold")]
+    verdicts = placed_lines(release, found, accepted)
+    said = answer(verdicts)
+    lines = [part for v in verdicts for part in wrapped(str(v), COLOURS[v.severity])]
+    lines += [ScreenLine(said, "bold")]
     for text in (_places_line(release), *_risk_lines(release, found), _columns_line(release)):
         lines += wrapped(text)
     if target is not None:
         to = shlex.quote(str(target.parent / f"{target.name}-public"))
         page = _page(target)
-        accept = "" if good else ' --accept "REASON"'
+        accept = "" if said == FREE else ' --accept "REASON"'
         lines += [
             ScreenLine(f"Release: {target}"),
             *([] if page is None else [ScreenLine(f"Read first: {page}")]),
@@ -110,10 +108,12 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
     if found.addresses:
         after, alone = found.found.cell.max(), found.found.cell_before.max()
         width = release.intensity.mask.width
-        cell = f"; their cell, {width:.3g} wide, {_digits(after)} ({_digits(alone)})"
+        cell = (
+            f"; their cell, {width:.3g} wide, {chance_per_cent(after)} ({chance_per_cent(alone)})"
+        )
     lines = [
         f"Somebody who knows a person and everybody else finds their {what} with a chance of "
-        f"at most {_digits(chance)} ({_digits(before)} without the release){cell}"
+        f"at most {chance_per_cent(chance)} ({chance_per_cent(before)} without the release){cell}"
     ]
     if found.presence_hidden:
         of = "with a person than without"
@@ -134,8 +134,3 @@ def _columns_line(release: PlacedRelease) -> str:
     names = ", ".join(map(str, release.tables[0].columns))
     left = f"; not published: {', '.join(release.left_out)}" if release.left_out else ""
     return f"Published: {names} (synthetic: {release.synthetic_in_words}){left}"
-
-
-def _digits(chance: float) -> str:
-    """A chance in per cent to two digits, however small."""
-    return f"{100.0 * chance:.2g}%"

@@ -27,6 +27,19 @@ def per_cent(share: float) -> str:
     return "<1%" if whole == "0%" else ">99%"
 
 
+def chance_per_cent(chance: float) -> str:
+    """A chance in per cent to two digits, however small.
+
+    Examples
+    --------
+    >>> chance_per_cent(0.123), chance_per_cent(0.00012), chance_per_cent(1.0)
+    ('12%', '0.012%', '100%')
+    """
+    if chance >= 0.995:
+        return per_cent(chance)
+    return f"{float(f'{100.0 * chance:.2g}'):g}%"
+
+
 def four_digits(value: float) -> str:
     """A number to four significant digits."""
     return f"{value:.4g}"

@@ -70,23 +70,25 @@ def verdict_lines(
     release: Synthesis, found: Assessment, accepted: str | None = None
 ) -> tuple[VerdictLine, VerdictLine]:
     """FIT and DISCLOSURE; ``accepted`` is the reason why a missed floor is accepted."""
-    fit = fit_verdict(release)
-    names = unmet(release)
-    why = ", ".join(names) if len(names) <= NAMED else f"{len(names)} conditions not met"
-    if fit == "failed":
-        why += "; accepted"
-    word = found.verdict.upper() + (", accepted" if accepted else "")
-    more = [f"Accepted below the floor: {accepted}"] if accepted else []
     return (
-        VerdictLine("FIT", FIT_WORDS[fit], why, _FIT_SEVERITY[fit]),
-        VerdictLine(
-            "DISCLOSURE",
-            word,
-            found.why,
-            _DISCLOSURE_SEVERITY[found.verdict],
-            ". ".join(more),
-        ),
+        fit_line(fit_verdict(release), unmet(release)),
+        disclosure_line(found.verdict, found.why, accepted),
     )
+
+
+def fit_line(verdict: str, names: Sequence[str]) -> VerdictLine:
+    """FIT, by ``ok``, ``warned`` or ``failed`` and the names of what is not met."""
+    why = ", ".join(names) if len(names) <= NAMED else f"{len(names)} conditions not met"
+    if verdict == "failed":
+        why += "; accepted"
+    return VerdictLine("FIT", FIT_WORDS[verdict], why, _FIT_SEVERITY[verdict])
+
+
+def disclosure_line(verdict: str, why: str, accepted: str | None = None) -> VerdictLine:
+    """DISCLOSURE, by ``met``, ``missed`` or ``not judged`` and why."""
+    word = verdict.upper() + (", accepted" if accepted else "")
+    more = f"Accepted below the floor: {accepted}" if accepted else ""
+    return VerdictLine("DISCLOSURE", word, why, _DISCLOSURE_SEVERITY[verdict], more)
 
 
 def unmet(release: Synthesis) -> list[str]:

@@ -8,6 +8,8 @@ from placed_tables import home_fit, home_intensity, home_problem, homes, unit_ma
 
 from dsstan.copies.places.draw import move_places
 from dsstan.release.publication.earlier_places import published_places
+from dsstan.release.publication.ledger import open_ledger
+from dsstan.release.publication.ledger_report import tables_in
 from dsstan.release.publication.publish import publish
 from dsstan.risk.places.assessment import assess_places
 from dsstan.risk.places.result import NOT_JUDGED
@@ -29,6 +31,9 @@ def test_the_ledger_hands_the_next_release_what_the_last_one_said(problem, tmp_p
     folder = first.write(tmp_path / "out", assessment=found)
     publish(folder, to=tmp_path / "public", reason="a test")
 
+    (table,) = tables_in(open_ledger())
+    assert (table.placed, table.left) == ((True,), None)
+
     former, unknown = published_places(problem)
     assert unknown == 0
     (former,) = former
@@ -48,6 +53,7 @@ def test_after_a_release_that_nobody_assessed_no_limit_is_judged(problem, tmp_pa
     fit, intensity = home_fit(problem), home_intensity(problem, unit_mask(3))
     folder = move_places(intensity, fit, 3, seed=3).write(tmp_path / "out")
     publish(folder, to=tmp_path / "public", reason="a test")
+    assert tables_in(open_ledger())[0].placed == (False,)
     found = assess_places(move_places(intensity, fit, 3, seed=4), finding=0.999)
     assert found.unknown == 1
     assert found.verdict == NOT_JUDGED

@@ -14,8 +14,10 @@ from placed_tables import home_fit, home_intensity, home_problem, homes, unit_ma
 from dsstan.analysis.combining import combine, combine_full
 from dsstan.copies.places.draw import move_places, synthesise_population
 from dsstan.core.errors import DisclosureError, InputError
+from dsstan.models.intensity.fit import fit_intensity
 from dsstan.models.weights import own_weights
 from dsstan.release.metadata import check_metadata
+from dsstan.release.placed.verdict import placed_verdict, unmet
 from dsstan.release.publication.publish import publish
 from dsstan.release.reading import read_release, read_table
 from dsstan.table.prepare import prepare
@@ -122,6 +124,20 @@ def test_lonely_records_that_inform_the_values_need_a_reason(problem, tmp_path):
         summary = content(folder / "confidential", "summary.json")
         assert summary["fit_verdict"] == verdict
         assert ("lonely-values" in summary["verdict"]["warnings"]) == (verdict == "warned")
+
+
+def test_a_surface_that_is_flat_or_as_rough_as_its_cells_needs_no_reason():
+    """Places that ignore one another: sigma reaches its low end, the decay its high one."""
+    at = np.random.default_rng(2).random((120, 2))
+    table = pd.DataFrame({"x": at[:, 0], "y": at[:, 1], "price": 1.0 + at[:, 0]})
+    problem = prepare(table, "price ~ 1", coords=("x", "y"), distance="planar")
+    where = fit_intensity(problem, unit_mask(4), seed=1, progress=False)
+    (surface,) = where.fits.values()
+    warned = {check.condition for check in surface.verdict.warnings}
+    assert warned == {"phi-at-bound", "no-spatial-effect"}
+    release = move_places(where, (), 2, problem=problem, progress=False)
+    assert unmet(release) == []
+    assert placed_verdict(release) == "ok"
 
 
 def test_a_missed_floor_is_not_written_without_a_reason(release, tmp_path):

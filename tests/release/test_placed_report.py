@@ -49,6 +49,13 @@ def test_the_page_has_both_pictures_with_a_text_and_the_tables_and_asks_no_netwo
     assert "Finding, chance of the right cell after" in text
     assert "Presence, Bayes factor" not in text  # moved places hide nobody's presence
     assert not page.select("script, [href^=http], [src^=http]")
+    banners = [banner.select_one(".head").get_text() for banner in page.select(".banner")]
+    assert [banner[1:] for banner in banners] == ["FIT: warnings", "DISCLOSURE: NOT JUDGED"]
+    assert "guessable-seed" in page.select_one(".finding h3").get_text()  # seed=1 above
+    assert "Publish only with a reason" in page.select_one(".sign-off").get_text()
+    chances = page.select("#intruders ~ .scroll table")[1].select("td:not(:nth-of-type(1))")
+    assert chances
+    assert all(cell.get_text().endswith("%") for cell in chances)
 
 
 def test_the_curves_are_beside_it_and_only_their_owner_reads_both(written):

@@ -49,13 +49,14 @@ def _show(table: TableInLedger) -> None:
     last = table.last
     say("")
     say(f"{last.table}, {last.column} ({last.records} records)", "bold")
-    for entry in table.releases:
+    for entry, placed in zip(table.releases, table.placed, strict=True):
         copies = f"{entry.copies} cop{'ies' if entry.copies != 1 else 'y'}"
         floor = f"floor {entry.floor}" if entry.floor else "no floor"
         judged = "" if entry.judged else ", not judged"
+        terms = "synthetic places" if placed else f"{floor}{judged}"
         for place in entry.published:
             cut = "" if place["complete"] else ", interrupted: look whether it is there"
-            say(f"  {place['at'][:10]}  {copies}, {floor}{judged}, by {place['by']}{cut}")
+            say(f"  {place['at'][:10]}  {copies}, {terms}, by {place['by']}{cut}")
             say(f"              {place['to']}")
     say(f"  {_left(table)}", "yellow" if table.left in (None, 0) else None)
 
@@ -65,8 +66,12 @@ def _left(table: TableInLedger) -> str:
     if table.bare_in is not None:
         return f"Nothing is left: the release of {table.bare_in} published its true values"
     if table.left is None:
-        judged = all(entry.judged for entry in table.releases)
-        why = "the last release had no floor" if judged else "a release of it was not judged"
+        if all(entry.judged for entry in table.releases):
+            why = "the last release had no floor"
+        elif any(table.placed):
+            why = "what a release with synthetic places tells of values is not counted"
+        else:
+            why = "a release of it was not judged"
         return f"What is left is not known: {why}"
     floor = f"its floor of {table.last.floor}"
     if table.left == 0:

@@ -34,7 +34,7 @@ from dsstan.release.reading import needed_columns, read_table
 from dsstan.release.whole_folder import check_target
 from dsstan.risk.floors import as_floor
 from dsstan.risk.places.assessment import assess_places
-from dsstan.risk.places.result import NO_LIMIT, NO_PRESENCE, PlaceAssessment
+from dsstan.risk.places.result import MISSED, NO_LIMIT, NO_PRESENCE, PlaceAssessment
 from dsstan.table.formulas.formula import parse
 from dsstan.table.mask.mask import Mask
 from dsstan.table.problem import Problem
@@ -86,7 +86,7 @@ def synthesise_placed(
     if how.dry_run:
         plan.show("synthesise", as_json=how.as_json)
         return
-    write_and_print(release, found, target, refused, how)
+    write_and_print(release, found, target, refused, how, writing.reason)
 
 
 def addresses_of(source: TableFile, places: PlacesOptions) -> pd.DataFrame | None:
@@ -138,6 +138,7 @@ def placed_plan(
         "sites": problems[0].n_sites,
         "places": places.places,
         "cells": mask.n_cells,
+        "cell_width": float(f"{mask.width:.3g}"),
         "lonely": int(known.lonely.sum()),
         "copies": options.copies,
         "values": "not judged: --floor 10% has them judged" if writing.floor is None else None,
@@ -197,9 +198,17 @@ def write_and_print(
     target: Path,
     refused: DisclosureError | None,
     how: Run,
+    reason: str | None,
 ) -> None:
-    """Print the screen of a release, or of one that was refused, and raise why."""
-    written = None if refused is not None else target
-    print_placed(release, found, written, as_json=how.as_json, verbose=how.verbose)
+    """Print the screen of a release, or of one that was refused, and raise why; ``reason`` is why
+    a missed limit is accepted."""
+    print_placed(
+        release,
+        found,
+        None if refused is not None else target,
+        accepted=reason if found.verdict == MISSED else None,
+        as_json=how.as_json,
+        verbose=how.verbose,
+    )
     if refused is not None:
         raise refused

@@ -169,7 +169,7 @@ def _run_placed(
         plan = placed_plan(problems, options, places, mask, writing)
         plan.show("run", as_json=how.as_json)
         return
-    write_and_print(release, found, target, refused, how)
+    write_and_print(release, found, target, refused, how, writing.reason)
 
 
 def chain_folders(content: Mapping[str, Any], path: Path) -> tuple[Path | None, Path | None]:

@@ -9,53 +9,15 @@ import numpy as np
 import pandas as pd
 
 from dsstan.copies.places.result import PlacedRelease
-from dsstan.core.seeds import GUESSABLE_BITS
-from dsstan.models.checks.conditions import Check, lonely_values, own_mask, short_seed
 from dsstan.models.result import Fit
-from dsstan.release.conditions import entries_of, of_fit
 from dsstan.release.exchange import draws_table
+from dsstan.release.placed.verdict import conditions_of, judged_of, placed_verdict, surfaces_of
 from dsstan.release.settings import finite, fit_settings, versions
 from dsstan.release.whole_folder import write_json
 from dsstan.table.formats.arrow import write_parquet
 from dsstan.table.text.cells import quoting_of
 
-__all__ = ["NOT_JUDGED", "conditions_of", "placed_settings", "placed_summary", "write_confidential"]
-
-NOT_JUDGED = "no intruder of places was assessed"
-
-
-def conditions_of(release: PlacedRelease) -> list[dict[str, Any]]:
-    """Every condition that the release did not meet, as plain values."""
-    found: list[tuple[str, Check]] = []
-    for number, fit in enumerate(release.fits, 1):
-        of = "" if len(release.fits) == 1 else f"step {number}, "
-        found += of_fit(fit, release.copies, of)
-        telling = int(np.sum(release.intensity.lonely & (fit.A != 0.0)))
-        if telling:
-            found.append((of + fit.kind, lonely_values(telling)))
-    for kind, fit in _surfaces(release).items():
-        checks = (*fit.verdict.failures, *fit.verdict.warnings)
-        found += [(f"intensity, {kind}", check) for check in checks]
-    mask = release.intensity.mask
-    if mask.source == "table":
-        found.append(("intensity", own_mask(mask.n_cells)))
-    if release.seed_bits < GUESSABLE_BITS:
-        found.append(("copies", short_seed(release.seed_bits)))
-    return entries_of(found)
-
-
-def placed_verdict(release: PlacedRelease) -> str:
-    """``ok``, ``warned`` or ``failed``: whether the fits are good enough."""
-    fits = [one for fit in release.fits for one in (fit.start, fit) if one is not None]
-    if not all(one.verdict.passed for one in (*fits, *_surfaces(release).values())):
-        return "failed"
-    return "warned" if conditions_of(release) else "ok"
-
-
-def _surfaces(release: PlacedRelease) -> dict[str, Any]:
-    """Fits behind the intensity that have a verdict, by kind."""
-    found = release.intensity.fits.items()
-    return {kind: fit for kind, fit in found if hasattr(fit, "verdict")}
+__all__ = ["placed_settings", "placed_summary", "write_confidential"]
 
 
 def placed_summary(
@@ -65,8 +27,7 @@ def placed_summary(
     intensity, problem = release.intensity, release.problem
     found = None if assessment is None else assessment.summary()
     conditions = conditions_of(release)
-    verdict = "not judged" if assessment is None else str(assessment.verdict).lower()
-    why = NOT_JUDGED if assessment is None else str(getattr(assessment, "why", ""))
+    verdict, why = judged_of(assessment)
     return {
         "release": name,
         "dataset": problem.name,
@@ -165,7 +126,7 @@ def write_confidential(
         risks.to_csv(folder / "risks.csv", quoting=quoting)
     for number, fit in enumerate(release.fits, 1):
         _write_fit(fit, folder, "" if len(release.fits) == 1 else f"_{number}", quoting)
-    for kind, fit in _surfaces(release).items():
+    for kind, fit in surfaces_of(release).items():
         if isinstance(fit, Fit):
             draws = draws_table(fit).reset_index(drop=True)
             write_parquet(draws, folder / f"draws_intensity_{kind}.parquet")

@@ -13,7 +13,10 @@ from dsstan.copies.places.result import PlacedRelease
 from dsstan.core.display import Shown
 from dsstan.core.files.workspace import write_private
 from dsstan.release.pictures.place_plots import plot_k, plot_places
+from dsstan.release.placed.verdict import conditions_of, placed_lines
+from dsstan.release.report.content import condition_items, notes_of
 from dsstan.release.report.rendering import environment
+from dsstan.release.verdicts import answer
 
 if TYPE_CHECKING:
     from plotnine import ggplot
@@ -24,7 +27,13 @@ _SHOWN, _DPI = 3, 110
 
 
 def write_placed_report(
-    release: PlacedRelease, assessment: Any, kept: PlaceUtility, folder: Path
+    release: PlacedRelease,
+    assessment: Any,
+    kept: PlaceUtility,
+    folder: Path,
+    *,
+    name: str | None = None,
+    accepted: str | None = None,
 ) -> None:
     """Write ``report.html`` and ``utility.csv``, for their owner alone.
 
@@ -40,6 +49,10 @@ def write_placed_report(
         From :func:`dsstan.analysis.places.utility.place_utility`.
     folder
         The confidential folder.
+    name
+        Of the release, as the ledger has it.
+    accepted
+        The reason why a missed limit is accepted.
     """
     from markupsafe import Markup
 
@@ -49,11 +62,18 @@ def write_placed_report(
     copies = marked_release(release)[:_SHOWN]
     original, mask = marked(release.problem), release.intensity.mask
     places = plot_places(original, copies, mask, value=release.problem.response)
+    lines = placed_lines(release, assessment, accepted)
     page = (
         environment()
         .get_template("placed.html")
         .render(
-            release=shown(release),
+            problem=release.problem,
+            release=repr(release),
+            name=name,
+            verdicts=lines,
+            answer=answer(lines),
+            meanings={},
+            findings=condition_items(conditions_of(release)) + notes_of(release.fits),
             judged=shown(assessment),
             kept=shown(kept),
             shown=len(copies),

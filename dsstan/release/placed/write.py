@@ -111,7 +111,9 @@ def write_placed(
         judged = assessment if isinstance(assessment, PlaceAssessment) else None
         name = note_placed(release, confidential, judged)
         if utility is not None:
-            write_placed_report(release, assessment, utility, confidential)
+            write_placed_report(
+                release, assessment, utility, confidential, name=name, accepted=accepted
+            )
         write_confidential(release, assessment, confidential, accepted, name)
     return target
 

@@ -26,11 +26,15 @@ class TableInLedger:
         are out.
     bare_in
         The column whose release published the true values of this one; None without any.
+    placed
+        For each release, whether its places are synthetic and were assessed. What it tells of
+        values is then not among what is counted.
     """
 
     releases: tuple[Entry, ...]
     left: int | None
     bare_in: str | None = None
+    placed: tuple[bool, ...] = ()
 
     @property
     def last(self) -> Entry:
@@ -56,7 +60,8 @@ def tables_in(ledger: Ledger) -> list[TableInLedger]:
         values = table[0].responses
         bare = next((one.column for one in entries if values in one.collected.values()), None)
         left = _left(ledger, table) if bare is None else 0
-        found.append(TableInLedger(tuple(table), left, bare))
+        placed = tuple(ledger.place_risks(one) is not None for one in table)
+        found.append(TableInLedger(tuple(table), left, bare, placed))
     return found
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dsstan.copies.published import as_collected, unpublished_columns
 from dsstan.covariance.pairs import effect_words
@@ -49,7 +49,17 @@ class ReportItem:
 
 def findings(release: Synthesis, risks: Assessment) -> list[ReportItem]:
     """Conditions not met, what the assessment found, notes of the fits; the worst first."""
-    found = [
+    found = condition_items(conditions(release))
+    found += _accepted(release)
+    found += _of_risks(release, risks)
+    found += notes_of(release.fits.values())
+    order = {"failure": 0, "warning": 1, "note": 2}
+    return sorted(found, key=lambda f: order[f.severity])
+
+
+def condition_items(unmet: Sequence[Mapping[str, Any]]) -> list[ReportItem]:
+    """Conditions that are not met, as :func:`dsstan.release.conditions.entries_of` has them."""
+    return [
         ReportItem(
             c["severity"],
             f"{c['condition']} ({c['fit']} fit)" if c["condition"] else f"{c['fit']} fit",
@@ -58,17 +68,19 @@ def findings(release: Synthesis, risks: Assessment) -> list[ReportItem]:
             + f" {figure(c['value'])}; should be {c['limit']}.",
             _sentence(c["advice"]).strip(),
         )
-        for c in conditions(release)
+        for c in unmet
     ]
-    found += _accepted(release)
-    found += _of_risks(release, risks)
+
+
+def notes_of(fits: Iterable[Fit]) -> list[ReportItem]:
+    """What fits say of themselves, each sentence once."""
     reported: set[str] = set()
-    for kind, fit in release.fits.items():
+    found = []
+    for fit in fits:
         fresh = [note for note in fit.notes if note not in reported]
-        found += [ReportItem("note", f"{kind.capitalize()} fit", _sentence(n)) for n in fresh]
+        found += [ReportItem("note", f"{fit.kind.capitalize()} fit", _sentence(n)) for n in fresh]
         reported |= set(fresh)
-    order = {"failure": 0, "warning": 1, "note": 2}
-    return sorted(found, key=lambda f: order[f.severity])
+    return found
 
 
 def _accepted(release: Synthesis) -> Iterator[ReportItem]:

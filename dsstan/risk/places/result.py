@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dsstan.core.arrays import Floats, Truths
-from dsstan.core.display import Card, Part, Shown
+from dsstan.core.display import Card, Part, Shown, chance_per_cent
 from dsstan.core.errors import InputError, describe_rows
 from dsstan.risk.assessment_result import Assessment
 from dsstan.risk.places.finding import Finding
@@ -188,14 +188,15 @@ class PlaceAssessment(Shown):
             out.append(f"no Bayes factor of presence is above {self.presence:g}")
         if self.finding is not None:
             what = "address" if self.addresses else "cell"
+            limit = chance_per_cent(self.finding)
             if found.any():
                 already = int(np.sum(self.chance_before[found] > self.finding * _ABOVE))
                 missed.append(
-                    f"the chance of the right {what} is above {self.finding:g} for {found.sum()} "
+                    f"the chance of the right {what} is above {limit} for {found.sum()} "
                     f"of {n} records, for {already} of them without the release already"
                 )
             else:
-                out.append(f"no chance of the right {what} is above {self.finding:g}")
+                out.append(f"no chance of the right {what} is above {limit}")
         if self.unbounded:
             out.append(
                 "what an earlier release of another fit and this one say together of a place is "
@@ -310,8 +311,8 @@ class PlaceAssessment(Shown):
 
     def _line(self) -> str:
         return (
-            f"Places of {self.known.n_records} records, {self.copies} copies {self.places}: "
-            f"{self.verdict}"
+            f"Places of {self.known.n_records} records in {self.copies} copies, "
+            f"{'moved' if self.places == 'moved' else 'a synthetic population'}: {self.verdict}"
         )
 
     def _card(self) -> Card:
@@ -332,15 +333,21 @@ class PlaceAssessment(Shown):
                     if self.presence_hidden
                     else []
                 ),
-                Part(self.table(f"{one}_before"), f"Finding, chance of the right {one} before"),
-                Part(self.table(one), f"Finding, chance of the right {one} after"),
+                Part(
+                    self.table(f"{one}_before"),
+                    f"Finding, chance of the right {one} before",
+                    chance_per_cent,
+                ),
+                Part(self.table(one), f"Finding, chance of the right {one} after", chance_per_cent),
                 Part(
                     self.table(f"{of}_as_likely_before", low=True),
                     f"{of.capitalize()} at least as likely as the right one, before",
+                    "{:,.0f}".format,
                 ),
                 Part(
                     self.table(f"{of}_as_likely", low=True),
                     f"{of.capitalize()} at least as likely as the right one, after",
+                    "{:,.0f}".format,
                 ),
                 NOT_MEASURED,
             ),
