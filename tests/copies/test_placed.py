@@ -214,6 +214,16 @@ def test_a_formula_that_takes_what_nothing_makes_is_refused(problem):
         )
 
 
+def test_a_column_to_be_published_that_nothing_makes_is_refused():
+    problem = prepare(
+        homes(), "log(price) ~ x", coords=("x", "y"), distance="planar", publish=["note"]
+    )
+    with pytest.raises(InputError, match="publish names 'note', which a synthetic population"):
+        synthesise_population(
+            home_intensity(problem, unit_mask()), (home_fit(problem),), groups=("kind",)
+        )
+
+
 def test_groups_must_be_named_and_be_those_of_the_intensity(problem):
     intensity = home_intensity(problem, unit_mask())
     with pytest.raises(InputError, match="2 groups and no column"):

@@ -253,6 +253,12 @@ def test_a_record_outside_the_mask_is_named_by_its_row_only() -> None:
     assert "100" not in str(caught.value)
 
 
+def test_places_in_another_unit_than_the_mask_are_named_as_such() -> None:
+    mask = grid()
+    with pytest.raises(CoordinateError, match="outside the mask: give the mask or the addresses"):
+        fit_intensity(1000.0 * records(mask)[0], mask)
+
+
 def test_a_covariate_may_not_take_the_name_of_a_column_that_is_added() -> None:
     mask = Mask(grid().centres, 1.0, np.ones(36), pd.DataFrame({"group": np.arange(36.0)}))
     with pytest.raises(InputError, match="rename the covariate 'group'"):

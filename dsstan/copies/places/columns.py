@@ -168,7 +168,7 @@ def made_columns(problem: Problem, steps: Sequence[Problem], groups: Sequence[st
     Raises
     ------
     InputError
-        If a formula takes a column that nothing makes.
+        If a formula takes, or ``publish`` names, a column that nothing makes.
     """
     made = [*place_columns(problem), *groups]
     for step in steps:
@@ -181,4 +181,11 @@ def made_columns(problem: Problem, steps: Sequence[Problem], groups: Sequence[st
                 "(groups, --places-groups); else take it out of the formula"
             )
         made.append(step.response)
+    lost = [name for name in problem.publish or () if name not in made]
+    if lost:
+        raise InputError(
+            f"publish names {lost[0]!r}, which a synthetic population has only if something makes "
+            "it: a model, in a step of its own, or the groups (groups, --places-groups); else take "
+            "it out of publish"
+        )
     return [name for name in problem.columns if name in made]

@@ -195,9 +195,11 @@ def _cells(sites: Floats, mask: Mask) -> Indices:
     cells = mask.cell_of(sites)
     outside = cells == OUTSIDE
     if outside.any():
+        what = "correct their coordinates, give a mask of the whole study area, or leave them out"
+        if outside.mean() > 0.5:
+            what = "give the mask or the addresses in the coordinates and the unit of the table"
         raise CoordinateError(
-            f"the places of {describe_rows(outside)} are outside the mask: correct their "
-            "coordinates, give a mask of the whole study area, or leave them out of the table"
+            f"the places of {describe_rows(outside)} are outside the mask: {what}"
         )
     return cells
 
