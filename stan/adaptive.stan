@@ -56,18 +56,20 @@ transformed data {
   }
   real split = fmin(fmax(kink, r_lower), r_upper);
   array[2] real phi_range = {phi_lower, phi_upper};
-  array[2] real r_below = {r_lower, split};
-  array[2] real r_above = {split, r_upper};
+  array[3] real r_ends = {r_lower, split, r_upper};
   matrix[N, N] d = distances(coords, coords);
   matrix[P, P] factor = design_factor(X);
   vector[P] b_ls = least_squares(X, factor, y);
   matrix[N, P + 1] z = rotated_data(X, factor, b_ls, y);
   matrix[G, H * surface_size(P)] below
     = adaptive_coefficients(d, nearest, kink, protection, cov_model, z, G,
-                            H, phi_range, r_below);
+                            H, phi_range, r_ends[1 : 2]);
   matrix[G, H_above * surface_size(P)] above
-    = adaptive_coefficients(d, nearest, kink, protection, cov_model, z, G,
-                            H_above, phi_range, r_above);
+    = added_above(below,
+                  adaptive_coefficients(d, nearest, kink, protection,
+                                        cov_model, z, G, H_above, phi_range,
+                                        r_ends[2 : 3]),
+                  H, H_above);
   real error = 0;
   for (c in 1 : n_check) {
     matrix[1, surface_size(P)] exact
@@ -75,8 +77,8 @@ transformed data {
                             protection, cov_model, z);
     error = fmax(error,
                  interpolation_error(
-                   adaptive_at(below, above, H, H_above, check_phi[c],
-                               check_r[c], phi_range, r_below, r_above),
+                   panels_at(below, above, H, H_above, check_phi[c],
+                             check_r[c], phi_range, r_ends),
                    exact[1], N, check_r[c]));
   }
 }
@@ -92,8 +94,8 @@ model {
   target += variance_lpdf(sigma_sq | variance_prior, sigma_par);
   target += variance_lpdf(tau_sq | variance_prior, tau_par);
   target += uniform_lpdf(phi | phi_lower, phi_upper);
-  target += response_lpdf(adaptive_at(below, above, H, H_above, phi, r,
-                                      phi_range, r_below, r_above)
+  target += response_lpdf(panels_at(below, above, H, H_above, phi, r,
+                                    phi_range, r_ends)
                           | factor * (b_ls - beta), N, sigma_sq, r);
 }
 generated quantities {

@@ -8,7 +8,8 @@
  * with the data. Any functions with z in one to one give the same posterior,
  * for the model is stated in beta, sigma_sq, tau_sq and phi, and the
  * derivatives of the functions are counted.
- * Where phi_lower = phi_upper the decay is held and has no coordinate.
+ * Where phi_lower = phi_upper the decay is held and has no coordinate. Under
+ * adaptive smoothing C has a kink in r: the surface then has two panels.
  */
 functions {
   #include functions/covariance.stanfunctions
@@ -21,14 +22,16 @@ data {
   int<lower=1> n; // records that inform the fit
   int<lower=1> P; // columns of the design matrix, intercept included
   int<lower=1> G; // nodes in log phi, 1 where it is held
-  int<lower=2> H; // nodes in log r
-  matrix[G, H * surface_size(P)] surface; // Chebyshev coefficients
+  int<lower=2> H; // nodes in log r, up to r_split
+  int<lower=1> H_above; // beyond it, 1 where nothing is
+  matrix[G, (H + H_above) * surface_size(P)] surface; // Chebyshev coefficients
   matrix[P, P] factor; // T in X = Q T
   vector[P] b_ls; // least squares coefficients
   real<lower=0> phi_lower; // bounds of the decay
   real<lower=phi_lower> phi_upper;
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
+  real<lower=r_lower, upper=r_upper> r_split; // where C may have a kink in r
   vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
   // A switch because results should hold under both: fit twice.
   int<lower=1, upper=2> variance_prior; // 1 half-normal roots, 2 inverse gamma
@@ -47,7 +50,11 @@ transformed data {
     reject("phi_lower and r_lower must be above zero: their logs are taken");
   }
   array[2] real phi_range = {phi_lower, phi_upper};
-  array[2] real r_range = {r_lower, r_upper};
+  array[3] real r_ends = {r_lower, r_split, r_upper};
+  int size = H * surface_size(P);
+  matrix[G, size] below = surface[ : , 1 : size];
+  matrix[G, H_above * surface_size(P)] above
+    = surface[ : , (size + 1) : cols(surface)];
   int held = phi_lower == phi_upper;
   if (M_phi != (held ? 1 : M)) {
     reject("M_phi must be M, or 1 where phi is held");
@@ -65,7 +72,7 @@ model {
   real r = spatial[2];
   real sigma_sq = spatial[3];
   row_vector[surface_size(P)] s
-    = surface_at(surface, H, phi, r, phi_range, r_range);
+    = panels_at(below, above, H, H_above, phi, r, phi_range, r_ends);
   vector[P + 1] given = coefficients_given(head(whitened, P), s, r, sigma_sq,
                                            factor, b_ls, beta_scale);
   vector[P] beta = head(given, P);
@@ -92,8 +99,8 @@ generated quantities {
     sigma_sq = spatial[3];
     tau_sq = spatial[2] * sigma_sq;
     beta = head(coefficients_given(head(whitened, P),
-                                   surface_at(surface, H, phi, spatial[2],
-                                              phi_range, r_range),
+                                   panels_at(below, above, H, H_above, phi,
+                                             spatial[2], phi_range, r_ends),
                                    spatial[2], sigma_sq, factor, b_ls,
                                    beta_scale),
                 P);

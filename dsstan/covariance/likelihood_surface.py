@@ -126,15 +126,23 @@ class Surface:
         r = tau_sq / sigma_sq
         return response_log_density(self.at(phi, r), u, self.n, sigma_sq, r)
 
-    def stan_data(self) -> dict[str, Any]:
-        """Data of ``stan/surface.stan`` that come from the surface."""
+    def stan_data(self, above: Surface | None = None) -> dict[str, Any]:
+        """Data of ``stan/surface.stan`` that come from the surface.
+
+        ``above`` is added to it where tau_sq / sigma_sq is larger than it covers.
+        """
+        G, _, K = self.coefficients.shape
+        added = np.zeros((G, 1, K)) if above is None else above.coefficients
+        # H coefficients of statistic 1, then of 2, ...
+        columns = [np.moveaxis(c, 2, 1).reshape(G, -1) for c in (self.coefficients, added)]
         return {
             "n": self.n,
             "P": self.rotation.b.size,
             "G": self.nodes[0],
             "H": self.nodes[1],
-            # H coefficients of statistic 1, then of 2, ...
-            "surface": np.moveaxis(self.coefficients, 2, 1).reshape(self.nodes[0], -1),
+            "H_above": added.shape[1],
+            "r_split": self.r_bounds[1],
+            "surface": np.hstack(columns),
             "factor": self.rotation.T,
             "b_ls": self.rotation.b,
             "phi_lower": self.phi_bounds[0],

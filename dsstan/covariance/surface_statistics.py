@@ -113,33 +113,41 @@ def node_statistics(m: Floats, z: Floats, r: Floats) -> Floats:
         Shape (H, 1 + k (k + 1) / 2): log|C| - n log(1 + r), then the lower
         triangle, row by row, of (1 + r) Z' C^-1 Z.
     """
+    diagonal, off, qz = tridiagonal(m, z)
+    return np.stack([scaled(*solved(diagonal + x, off, qz), len(z), float(x)) for x in r])
+
+
+def tridiagonal(m: Floats, z: Floats) -> tuple[Floats, Floats, Floats]:
+    """Diagonal and off-diagonal of Q'MQ, M symmetric (n, n), and Q'z, z of shape (n, k)."""
     n, k = z.shape
-    rows, cols = np.tril_indices(k)
-    out = np.empty((len(r), 1 + rows.size))
     if n == 1:
-        diagonal, off, qz = m[0].copy(), np.zeros(1), z
-    else:
-        work, _ = lapack.dsytrd_lwork(n, lower=1)
-        reflectors, diagonal, off, tau, _ = lapack.dsytrd(
-            np.asfortranarray(m), lower=1, lwork=int(work), overwrite_a=0
+        return m[0].copy(), np.zeros(1), z
+    work, _ = lapack.dsytrd_lwork(n, lower=1)
+    reflectors, diagonal, off, tau, _ = lapack.dsytrd(
+        np.asfortranarray(m), lower=1, lwork=int(work), overwrite_a=0
+    )
+    # The reflectors leave the first row alone.
+    rest, _, _ = lapack.dormqr("L", "T", reflectors[1:, :-1], tau, z[1:], 64 * k)
+    return diagonal, off, np.vstack([z[:1], rest])
+
+
+def solved(diagonal: Floats, off: Floats, z: Floats) -> tuple[float, Floats]:
+    """log|T| and z'T^-1 z of a positive definite tridiagonal T; SurfaceError if it is not."""
+    pivots, ratios, info = lapack.dpttrf(diagonal, off)
+    if info != 0:
+        raise SurfaceError(
+            "the covariance is not positive definite at a node of the surface; "
+            "raise the lower bound of tau_sq / sigma_sq (Priors.r_bounds)"
         )
-        qz = np.array(z, order="C")
-        for i in range(n - 1):
-            v = reflectors[i + 1 :, i].copy()
-            v[0] = 1.0
-            qz[i + 1 :] -= np.outer(tau[i] * v, v @ qz[i + 1 :])
-    for h, ratio in enumerate(r):
-        pivots, ratios, info = lapack.dpttrf(diagonal + ratio, off)
-        if info != 0:
-            raise SurfaceError(
-                "the covariance is not positive definite at a node of the surface; "
-                "raise the lower bound of tau_sq / sigma_sq (Priors.r_bounds)"
-            )
-        solved, _ = lapack.dpttrs(pivots, ratios, qz)
-        s = (1.0 + ratio) * (qz.T @ solved)
-        out[h, 0] = np.sum(np.log(pivots)) - n * np.log1p(ratio)
-        out[h, 1:] = 0.5 * (s + s.T)[rows, cols]
-    return out
+    inner, _ = lapack.dpttrs(pivots, ratios, z)
+    return float(np.sum(np.log(pivots))), z.T @ inner
+
+
+def scaled(log_det: float, quadratic: Floats, n: int, r: float) -> Floats:
+    """One row of :func:`node_statistics` from log|C| and Z' C^-1 Z of n records."""
+    s = (1.0 + r) * quadratic
+    lower = (0.5 * (s + s.T))[np.tril_indices(len(s))]
+    return np.array([log_det - n * np.log1p(r), *lower])
 
 
 def response_log_density(s: Floats, u: Floats, n: int, sigma_sq: float, r: float) -> float:

@@ -7,6 +7,7 @@ tabulated on a grid that closes in on the posterior.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,13 +64,13 @@ at once."""
 class SurfacePosterior:
     """The posterior of a Gaussian fit in (log phi, log r, log sigma_sq), and of beta given it."""
 
-    series: Floats  # Chebyshev coefficients of the statistics, (G, K, H)
+    panels: tuple[Floats, ...]  # Chebyshev coefficients of the statistics, (G, K, H) each
+    r_ends: tuple[float, float, float]  # of the panels
     n: int
     factor: Floats
     b: Floats
     scale: Floats
     phi_bounds: tuple[float, float]
-    r_bounds: tuple[float, float]
     half_normal: bool
     sigma: tuple[float, ...]
     tau: tuple[float, ...]
@@ -77,16 +78,17 @@ class SurfacePosterior:
     @classmethod
     def of(cls, data: StanData) -> SurfacePosterior:
         """The posterior that the data of ``surface.stan`` state."""
-        P, H = int(data["P"]), int(data["H"])
-        series = np.asarray(data["surface"], dtype=np.float64)
+        P, H, above = (int(data[name]) for name in ("P", "H", "H_above"))
+        surface = np.asarray(data["surface"], dtype=np.float64)
+        below, added = np.split(surface, [surface.shape[1] * H // (H + above)], axis=1)
         return cls(
-            series.reshape(len(series), -1, H),
+            (below.reshape(len(below), -1, H), added.reshape(len(added), -1, above)),
+            (float(data["r_lower"]), float(data["r_split"]), float(data["r_upper"])),
             n=int(data["n"]),
             factor=np.asarray(data["factor"], dtype=np.float64).reshape(P, P),
             b=np.asarray(data["b_ls"], dtype=np.float64).reshape(P),
             scale=np.asarray(data["beta_scale"], dtype=np.float64).reshape(P),
             phi_bounds=(float(data["phi_lower"]), float(data["phi_upper"])),
-            r_bounds=(float(data["r_lower"]), float(data["r_upper"])),
             half_normal=data["variance_prior"] == 1,
             sigma=tuple(data["sigma_par"]),
             tau=tuple(data["tau_par"]),
@@ -101,26 +103,34 @@ class SurfacePosterior:
     @property
     def box(self) -> Floats:
         """Ends of (log phi, log r), shape (2, 2)."""
-        return np.log([self.phi_bounds, self.r_bounds])
+        return np.log([self.phi_bounds, (self.r_ends[0], self.r_ends[-1])])
 
     def statistics(self, points: Floats) -> Floats:
-        """Scaled statistics at (log phi, log r), shape (points, 2) to (points, K)."""
+        """Scaled statistics at (log phi, log r), shape (points, 2) to (points, K).
+
+        A panel is read at its own end where r lies in another, as in ``panels_at`` of Stan.
+        """
         if len(points) > AT_ONCE:
             parts = np.array_split(points, -(-len(points) // AT_ONCE))
             return np.concatenate([self.statistics(part) for part in parts])
+        ends = zip(self.panels, itertools.pairwise(self.r_ends), strict=True)
+        return np.asarray(sum(self._panel(points, series, np.log(r)) for series, r in ends))
+
+    def _panel(self, points: Floats, series: Floats, log_r: Floats) -> Floats:
+        """What one panel gives, shape (points, K)."""
         place = [
             np.zeros(len(points))
             if high <= low
             else np.clip(2 * (points[:, i] - low) / (high - low) - 1, -1, 1)
-            for i, (low, high) in enumerate(self.box)
+            for i, (low, high) in enumerate((self.box[0], log_r))
         ]
-        G, K, H = self.series.shape
+        G, K, H = series.shape
         by_phi, by_r = chebvander(place[0], G - 1), chebvander(place[1], H - 1)
         if len(points) * K * H < MOST_BETWEEN:
-            between = (by_phi @ self.series.reshape(G, -1)).reshape(-1, K, H)
+            between = (by_phi @ series.reshape(G, -1)).reshape(-1, K, H)
             return np.asarray(np.einsum("pkh,ph->pk", between, by_r))
         both = (by_phi[:, :, None] * by_r[:, None, :]).reshape(len(points), -1)
-        return np.asarray(both @ self.series.swapaxes(1, 2).reshape(G * H, K))
+        return np.asarray(both @ series.swapaxes(1, 2).reshape(G * H, K))
 
     def given(self, points: Floats) -> GivenSpatial:
         """The likelihood at (log phi, log r), shape (points, 2), beta integrated out."""

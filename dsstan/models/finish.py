@@ -181,7 +181,8 @@ def finish_fit(
     phi_stated = request.prior_settings.phi_bounds is not None
     if held is None and not phi_stated:
         rise = None
-        if run.log_mass is not None and not request.covariance.approximate:
+        fixed = not (request.covariance.approximate or kind.smoothing_moves)
+        if run.log_mass is not None and fixed:
             rise = sd_under_wider_range(request, draws, run.log_mass)
         reach = reach_note(draws["phi"], request.priors.phi_bounds, rise)
         notes = (*notes, *([] if reach is None else [reach]))

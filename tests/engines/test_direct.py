@@ -18,7 +18,7 @@ import dsstan as ds
 from conftest import case
 from dsstan.core.chebyshev import ChebyshevGrid
 from dsstan.core.errors import InputError
-from dsstan.covariance.likelihood_surface import first_nodes, interpolate
+from dsstan.covariance.likelihood_surface import Rotation, Surface, first_nodes, interpolate
 from dsstan.covariance.window import narrowed_surface
 from dsstan.engines import (
     DirectEngine,
@@ -188,17 +188,10 @@ def two_peaks(share):
     values = np.zeros((64, 112, 4))
     values[..., 0] = -2 * peaks
     values[..., 1] = values[..., 3] = 1.0
-    coefficients = grid.coefficients(values)
+    rotation = Rotation(np.zeros((40, 2)), np.eye(1), np.zeros(1))
+    surface = Surface(grid, grid.coefficients(values), rotation, 40, np.inf)
     return {
-        "n": 40,
-        "P": 1,
-        "G": 64,
-        "H": 112,
-        "surface": np.moveaxis(coefficients, 2, 1).reshape(64, -1),
-        "factor": np.eye(1),
-        "b_ls": np.zeros(1),
-        "phi_lower": 1.0,
-        "phi_upper": 100.0,
+        **surface.stan_data(),
         "beta_scale": [1.0],
         "variance_prior": 1,
         "sigma_par": [1.0, 1.0],

@@ -18,15 +18,20 @@ from dsstan.core.errors import InputError
 from dsstan.covariance.copy_law import copy_law
 from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.likelihood_surface import build_surface
-from dsstan.engines import get_engine
-from dsstan.models.adaptive.fit import AdaptiveRule, adaptive_data, fit_adaptive
+from dsstan.covariance.protection import protection_of
+from dsstan.covariance.surface_statistics import rotate
+from dsstan.engines import SamplerSettings, get_engine
+from dsstan.engines.programs import Program
+from dsstan.models.adaptive.fit import AdaptiveRule, fit_adaptive
 from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
+from dsstan.models.checks.diagnostics import ess
 from dsstan.models.posterior import latent_draws, parameters_at
 from dsstan.models.predictive import carried_at
+from dsstan.models.stan_data import shared_data
 from dsstan.models.weights import gamma_from_alpha, neighbour_distances
 from dsstan.risk.intruder.attacker import attack
 from dsstan.table.datasets import load_simulated
-from mc import Estimate, assert_same, assert_same_posterior, estimates_of, z_limit
+from mc import Estimate, assert_same, assert_same_posterior, estimates_of, mean_of, z_limit
 
 RULES = {
     "ratio": AdaptiveRule(),
@@ -108,13 +113,30 @@ def test_the_surface_is_the_closed_form_on_both_sides_of_the_kink(small, name, p
             assert got == pytest.approx(want, abs=INTERPOLATED, rel=1e-6)
 
 
+@pytest.mark.parametrize("protection", ["paper", "preserving"])
+@pytest.mark.parametrize("alpha", [0.002, 0.5, 0.99])
+def test_the_statistics_are_those_of_the_covariance_written_out(small, alpha, protection):
+    """Before any interpolation, for all r at once, with records at one site and a far one."""
+    rule = AdaptiveRule("alpha", alpha=alpha)
+    d = cdist(small.sites, small.sites)
+    setting = Setting(d, neighbour_distances(small), rule, protection, "exponential")
+    z, phi = rotate(small.X, small.y).Z, 7.7
+    ratios = np.array([1e-4, 0.03, 0.3, 0.6, 1 - 1e-9]) * min(rule.kink, 1e4)
+    for r, found in zip(ratios, setting.statistics(z, phi, ratios), strict=True):
+        _, V = by_hand(small, rule, protection, phi, 1.0, r)
+        log_det = np.linalg.slogdet(V)[1] - len(z) * np.log1p(r)
+        inner = (1 + r) * z.T @ np.linalg.solve(V, z)
+        want = np.array([log_det, *inner[np.tril_indices(3)]])
+        np.testing.assert_allclose(found, want, rtol=DENSITY, atol=DENSITY * np.abs(want).max())
+
+
 def test_one_interpolant_over_the_kink_does_not_converge(small):
     """Why there are two panels: as many nodes without a break leave an error 100 times larger."""
     setting = Setting(
         cdist(small.sites, small.sites),
         neighbour_distances(small),
         RULES["ratio"],
-        "paper",
+        "preserving",
         "exponential",
     )
     bounds = {"phi_bounds": (5.0, 5.5), "nodes": (6, 28), "tolerance": np.inf}
@@ -128,7 +150,7 @@ def test_one_interpolant_over_the_kink_does_not_converge(small):
         def gamma_at(self, r):
             return np.maximum(0.0, 1.0 / np.asarray(r) - 1.0)
 
-    blind = Setting(setting.distances, setting.nearest, Blind(), "paper", "exponential")
+    blind = Setting(setting.distances, setting.nearest, Blind(), "preserving", "exponential")
     one = build_adaptive_surface(
         blind, small.X, small.y, r_bounds=R_BOUNDS, **{**bounds, "nodes": (6, 56)}
     )
@@ -136,11 +158,18 @@ def test_one_interpolant_over_the_kink_does_not_converge(small):
 
 
 @pytest.mark.parametrize(
-    ("name", "protection"),
-    [("ratio", "paper"), ("alpha", "preserving"), ("step", "paper")],
+    ("program", "name", "protection"),
+    [
+        ("surface", "ratio", "paper"),
+        ("surface", "alpha", "preserving"),
+        ("surface", "step", "paper"),
+        ("adaptive", "ratio", "paper"),
+        ("adaptive", "alpha", "preserving"),
+    ],
 )
-def test_log_density_of_the_program(density_engine, small, name, protection):
-    """Against the NumPy interpolant at 1e-8; that against the closed form above."""
+def test_log_density_of_the_program(density_engine, small, program, name, protection):
+    """Against the NumPy interpolant at 1e-8, on both sides of the kink; that against the closed
+    form above. So both programs state the same posterior."""
     rule, nearest = RULES[name], neighbour_distances(small)
     priors = ds.Priors(phi_bounds=PHI_BOUNDS, r_bounds=R_BOUNDS)
     resolved = priors.resolve(small.y, small.X, small.d_max)
@@ -148,26 +177,27 @@ def test_log_density_of_the_program(density_engine, small, name, protection):
     surface = build_adaptive_surface(
         setting, small.X, small.y, phi_bounds=PHI_BOUNDS, r_bounds=R_BOUNDS
     )
-    program, data = adaptive_data(small, setting, resolved, surface)
-    assert program.name == ("surface" if name == "step" else "adaptive")
     points = [
         {"beta": [5.0, 0.6], "sigma_sq": 1.4, "tau_sq": 0.2, "phi": 4.4},
         {"beta": [4.0, 1.0], "sigma_sq": 0.3, "tau_sq": 2.0, "phi": 30.0},
         {"beta": [6.0, 0.1], "sigma_sq": 20.0, "tau_sq": 0.01, "phi": 1.6},
     ]
-    given = points
-    jacobians = [
-        np.log(p["sigma_sq"])
-        + jacobian(p["tau_sq"], R_BOUNDS[0] * p["sigma_sq"], R_BOUNDS[1] * p["sigma_sq"])
-        + jacobian(p["phi"], *PHI_BOUNDS)
-        for p in points
-    ]
-    if name == "step":
-        data = even(data)
+    if program == "surface":
+        data = even({**surface.stan_data(), **resolved.stan_data()})
         coordinates = [whitened(data, p) for p in points]
         given = [{"whitened": z} for z, _ in coordinates]
         jacobians = [log_jacobian for _, log_jacobian in coordinates]
-    got = get_engine(density_engine).log_density(program, data, given) - np.array(jacobians)
+    else:
+        data = natural_data(small, setting, resolved, surface)
+        given = points
+        jacobians = [
+            np.log(p["sigma_sq"])
+            + jacobian(p["tau_sq"], R_BOUNDS[0] * p["sigma_sq"], R_BOUNDS[1] * p["sigma_sq"])
+            + jacobian(p["phi"], *PHI_BOUNDS)
+            for p in points
+        ]
+    engine = get_engine(density_engine)
+    got = engine.log_density(Program(program), data, given) - np.array(jacobians)
     for value, p in zip(got, points, strict=True):
         want = surface.log_density(np.array(p["beta"]), p["sigma_sq"], p["tau_sq"], p["phi"])
         want += stats.norm(0, resolved.beta_scale).logpdf(p["beta"]).sum()
@@ -176,6 +206,18 @@ def test_log_density_of_the_program(density_engine, small, name, protection):
             want += stats.halfnorm(scale=scale).logpdf(root) - np.log(2 * root)
         want -= np.log(PHI_BOUNDS[1] - PHI_BOUNDS[0])
         assert value == pytest.approx(want, abs=DENSITY * max(100.0, abs(want)))
+
+
+def natural_data(problem, setting, priors, surface):
+    """Data of ``adaptive.stan``, with the nodes of a surface."""
+    below, above = surface.panels
+    return {
+        **shared_data(problem, None, priors, below, setting.cov_model),
+        "nearest": setting.nearest,
+        "protection": protection_of(setting.protection).stan_number,
+        "kink": setting.rule.kink,
+        "H_above": above.nodes[1],
+    }
 
 
 def jacobian(x, low, high):
@@ -189,11 +231,63 @@ def adaptive(small, free):
     return fit_adaptive(small, start=free, seed=41, engine="embedded", progress=False)
 
 
-def test_it_converges_and_stan_measures_the_same_surface(adaptive):
+def test_it_converges_and_its_draws_are_nearly_independent(adaptive):
     assert adaptive.verdict.passed, str(adaptive.verdict)
     assert 0 < adaptive.surface_error < INTERPOLATED
-    assert adaptive.worst_ess > 1000
     assert adaptive.nodes == (32, 56)
+    assert adaptive.program == "surface"
+    for name, draws in scalars(adaptive).items():
+        # Of 4000; in larger tables as of independent normals.
+        assert ess(draws, "bulk") > 2500, name
+        assert ess(draws, "tail") > 1500, name
+
+
+def test_direct_draws_are_of_the_same_posterior(small, adaptive):
+    direct = fit_adaptive(small, seed=42, engine="direct", progress=False)
+    assert direct.verdict.passed, str(direct.verdict)
+    assert_same_posterior(scalars(adaptive), scalars(direct))
+
+
+@pytest.mark.nightly("draws of a program that no fit runs")
+@pytest.mark.parametrize("protection", ["paper", "preserving"])
+def test_the_program_of_the_records_has_the_same_posterior(sampling_engine, small, protection):
+    fit = fit_adaptive(small, protection=protection, seed=43, samples=4000, progress=False)
+    d = cdist(small.sites, small.sites)
+    setting = Setting(d, fit.nearest, fit.rule, protection, "exponential")
+    bounds = {"phi_bounds": fit.priors.phi_bounds, "r_bounds": fit.priors.r_bounds}
+    surface = build_adaptive_surface(setting, small.X, small.y, **bounds)
+    drawn = get_engine(sampling_engine).sample(
+        Program("adaptive"),
+        natural_data(small, setting, fit.priors, surface),
+        settings=SamplerSettings(samples=4000),
+        seed=44,
+        inits=[{"beta": [5.0, 0.6], "sigma_sq": 1.4, "tau_sq": 0.2, "phi": 4.4}] * 4,
+    )
+    assert drawn["surface_error"].max() < INTERPOLATED
+    natural = {f"beta_{j}": drawn["beta"][:, :, j] for j in range(2)}
+    natural |= {name: drawn[name] for name in ("sigma_sq", "tau_sq", "phi")}
+    assert_same_posterior(dict(zip(natural, scalars(fit).values(), strict=True)), natural)
+
+
+def test_two_tops_are_found_with_their_shares_and_said():
+    """One on each side of sigma_sq = tau_sq, of values without a pattern in space."""
+    rng, n = np.random.default_rng(0), 24
+    sites = rng.uniform(size=(n, 2))
+    table = small_table(n).assign(east=sites[:, 0], north=sites[:, 1], x=rng.normal(size=n))
+    problem = ds.prepare(table, "x ~ 1", coords=("east", "north"))
+    priors = ds.Priors(variance="inverse-gamma", sigma=(1.0, 0.02), tau=(1.0, 0.02))
+    common = {"rule": "alpha", "alpha": 0.95, "priors": priors, "seed": 1, "progress": False}
+    stan, direct = (
+        fit_adaptive(problem, engine=engine, **common) for engine in ("embedded", "direct")
+    )
+    larger = []
+    for fit in (stan, direct):
+        assert fit.verdict.passed, str(fit.verdict)
+        assert "2 separate tops" in "".join(fit.notes)
+        larger.append((fit.draws["tau_sq"] > fit.draws["sigma_sq"]).astype(float))
+    assert 0.1 < larger[1].mean() < 0.9
+    assert ess(larger[0], "bulk") > 1000  # the chains cross from one to the other
+    assert_same({"share": mean_of(larger[0])}, {"share": mean_of(larger[1])})
 
 
 def test_frozen_weights_are_the_restricted_model(small, free):

@@ -77,7 +77,7 @@ def program(c: Case, model: str, rule: str, protection: str) -> Floats:
             r_bounds=priors.r_bounds,
             nodes=(g, h),
         )
-        data = {**built.below.stan_data(), **priors.stan_data()}
+        data = {**built.stan_data(), **priors.stan_data()}
         return log_density("surface", data, c.points, priors, "phi_free")
     data = {
         **_natural(c),

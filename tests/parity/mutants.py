@@ -70,8 +70,8 @@ MUTATIONS = (
     Mutation(
         "nugget 1% off in the surface",
         "dsstan/covariance/surface_statistics.py",
-        "lapack.dpttrf(diagonal + ratio, off)",
-        "lapack.dpttrf(diagonal + 1.01 * ratio, off)",
+        "solved(diagonal + x, off, qz)",
+        "solved(diagonal + 1.01 * x, off, qz)",
         "node_statistics and hand",
     ),
     Mutation(

@@ -176,7 +176,10 @@ def test_the_surface_built_in_stan_is_the_one_built_by_lapack(places, rng, prote
     common = {"d": d, "a_diag": a, "protection": protection, "kind": kind, "z": ours.rotation.Z}
     ranges = {"phi_range": [2.0, 90.0], "r_range": [1e-4, 1e4]}
     theirs = call("surface_coefficients", **common, g_nodes=g, h_nodes=h, **ranges)
-    np.testing.assert_allclose(theirs, ours.stan_data()["surface"], atol=1e-7)
+    data = ours.stan_data()
+    np.testing.assert_allclose(theirs, data["surface"][:, : theirs.shape[1]], atol=1e-7)
+    assert data["H_above"] == 1  # nothing is added beyond the only panel
+    assert not data["surface"][:, theirs.shape[1] :].any()
     at = call("surface_at", coefficients=theirs, h_nodes=h, phi=7.7, r=0.03, **ranges)
     np.testing.assert_allclose(at, ours.at(7.7, 0.03), rtol=CLOSE, atol=CLOSE)
     error = call(
@@ -232,32 +235,35 @@ def test_the_adaptive_surface_in_stan_is_the_one_built_by_lapack(places, rng, ru
     np.testing.assert_allclose(
         call("adaptive_statistics", phi=3.0, r=r, **of), setting.statistics(z, 3.0, r), atol=CLOSE
     )
-    sides = []
-    for panel in (ours.below, ours.above):
-        made = call(
+    below, above = (
+        call(
             "adaptive_coefficients",
             **of,
             g_nodes=12,
-            h_nodes=panel.nodes[1],
+            h_nodes=28,
             phi_range=[2.0, 9.0],
             r_range=list(panel.r_bounds),
         )
-        np.testing.assert_allclose(made, panel.stan_data()["surface"], atol=1e-7)
-        sides.append(made)
-    for ratio in (0.02, 1.0, 30.0):
+        for panel in ours.panels
+    )
+    panels = {"below": below, "h_below": 28, "h_above": 28}
+    added = call("added_above", above=above, **panels)
+    data = ours.stan_data()
+    np.testing.assert_allclose(np.hstack([below, added]), data["surface"], atol=1e-7)
+    ends = [1e-4, data["r_split"], 1e4]
+    for ratio in (0.02, rule.kink, 30.0):
         at = call(
-            "adaptive_at",
-            below=sides[0],
-            above=sides[1],
-            h_below=ours.below.nodes[1],
-            h_above=ours.above.nodes[1],
+            "panels_at",
+            above=added,
             phi=5.0,
             r=ratio,
             phi_range=[2.0, 9.0],
-            r_below=list(ours.below.r_bounds),
-            r_above=list(ours.above.r_bounds),
+            r_ends=ends,
+            **panels,
         )
         np.testing.assert_allclose(at, ours.at(5.0, ratio), rtol=1e-7, atol=1e-7)
+        exact = setting.statistics(z, 5.0, np.array([ratio]))[0]
+        np.testing.assert_allclose(at, exact, atol=1e-4)  # what 12 nodes in phi leave
 
 
 @pytest.mark.parametrize("z", [-7.3, -4.0, -3.2, 0.0, 0.4, 2.99, 4.5])

@@ -6,9 +6,10 @@ the distance to the nearest neighbour and a global parameter set by the variance
     a_i = 1 - exp(-phi min_j d_ij),    gamma = max(0, sigma_sq / tau_sq - 1)
 
 with both inside the sampler. A is then a function of (phi, r), r = tau_sq / sigma_sq, and so of
-a node of the profile surface; ``stan/adaptive.stan`` is the model. Under the rule ``"step"`` A does
-not depend on r and the surface is one interpolant, which ``stan/surface.stan`` takes. What the
-rules do to flagged and to other records is measured in ``docs/explain/adaptive.md``.
+a node of the profile surface, from which ``stan/surface.stan`` samples; ``stan/adaptive.stan``
+states the model. Under the rule ``"step"`` A does not depend on r and the surface is one
+interpolant. What the rules do to flagged and to other records is measured in
+``docs/explain/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -28,17 +29,15 @@ from dsstan.covariance.base import Parameters, SpatialModel
 from dsstan.covariance.latent import LatentModel
 from dsstan.covariance.protection import PROTECTIONS as ALL
 from dsstan.covariance.protection import protection_of
-from dsstan.engines import SamplerSettings, get_engine
-from dsstan.engines.programs import Program
+from dsstan.engines import SamplerSettings, gaussian_engine
 from dsstan.models.adaptive.rules import RULES, AdaptiveRule
-from dsstan.models.adaptive.surface import AdaptiveSurface, Setting, build_adaptive_surface
+from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
 from dsstan.models.arguments import check_arguments
 from dsstan.models.finish import finish_fit, run_program
 from dsstan.models.posterior import parameters_at
 from dsstan.models.predictive import Predictive, carried_at
-from dsstan.models.priors import Priors, ResolvedPriors
+from dsstan.models.priors import Priors
 from dsstan.models.result import Fit
-from dsstan.models.stan_data import shared_data
 from dsstan.models.starts import near_least_squares
 from dsstan.models.weights import PAPER_CORRELATION, Weights, neighbour_distances
 from dsstan.table.problem import Problem, require_complete
@@ -184,8 +183,8 @@ def fit_adaptive(
         default that of ``start``, which must be exact then.
     nodes
         Nodes (G, H) of the surface, H on each side of the kink; by default as many as the
-        tolerance needs. Below the kink they cost G H Cholesky factors of N records, here and
-        again in Stan; a step costs G eigendecompositions, here alone.
+        tolerance needs. They cost G reductions of a matrix of N records on each side; below the
+        kink under ``"preserving"`` G H Cholesky factors.
 
     Returns
     -------
@@ -224,7 +223,7 @@ def fit_adaptive(
     nearest = neighbour_distances(problem, neighbour=neighbour, by_site=by_site)
     d = cdist(problem.sites, problem.sites)
     setting = Setting(d, nearest, chosen, protection, request.cov_model)
-    runner = get_engine(engine)
+    runner = gaussian_engine(engine, "surface", problem.n_terms)
     with progress_bar("adaptive fit: surface", progress) as advance:
         surface = build_adaptive_surface(
             setting,
@@ -236,14 +235,12 @@ def fit_adaptive(
             seed=stan_seed(request.seed),
             advance=advance,
         )
-    program, data = adaptive_data(problem, setting, request.priors, surface)
     run = run_program(
         request,
-        program.name,
-        data,
-        near_least_squares(surface.below.rotation, request.priors),
+        "surface",
+        {**surface.stan_data(), **request.priors.stan_data()},
+        near_least_squares(surface.rotation, request.priors),
         runner=runner,
-        natural=program.name == "adaptive",
         surface_error=surface.error,
         nodes=surface.nodes,
     )
@@ -262,32 +259,6 @@ def fit_adaptive(
     mean = float(np.mean(chosen.gamma_at(run.draws["tau_sq"] / run.draws["sigma_sq"])))
     request = replace(request, A=A, weights=weights, gamma=mean, protection=protection)
     return finish_fit(AdaptiveFit, request, run, nodes_asked=nodes, rule=chosen, nearest=nearest)
-
-
-def adaptive_data(
-    problem: Problem, setting: Setting, priors: ResolvedPriors, surface: AdaptiveSurface
-) -> tuple[Program, dict[str, Any]]:
-    """The program that samples under a rule, and its data.
-
-    Parameters
-    ----------
-    problem, setting
-        The table; rule, protection and correlation function.
-    priors
-        Every prior setting as a number.
-    surface
-        Its nodes are those of ``adaptive.stan``; of a step it is itself the data, of
-        ``surface.stan``.
-    """
-    if setting.rule.name == "step":
-        return Program("surface"), {**surface.below.stan_data(), **priors.stan_data()}
-    return Program("adaptive"), {
-        **shared_data(problem, None, priors, surface.below, setting.cov_model),
-        "nearest": setting.nearest,
-        "protection": protection_of(setting.protection).stan_number,
-        "kink": setting.rule.kink,
-        "H_above": surface.above.nodes[1],
-    }
 
 
 def _rule(
