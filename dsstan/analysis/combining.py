@@ -77,7 +77,7 @@ def combine(
     Parameters
     ----------
     estimates, variances
-        Each copy's estimates and squared standard errors, shape (L, P).
+        Each copy's estimates and squared standard errors, shape (L, P); (L,) of one term.
     level
         Of the interval.
     imputation
@@ -105,11 +105,7 @@ def combine(
     >>> float(pooled.estimate[0]), round(float(pooled.variance[0]), 4), float(pooled.df[0])
     (2.0, 1.3333, 32.0)
     """
-    q, u = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
-    if q.ndim != 2 or q.shape != u.shape:
-        raise InputError(
-            f"estimates and variances need one shape (copies, terms); got {q.shape}, {u.shape}"
-        )
+    q, u = _by_copy(estimates, variances)
     copies = len(q)
     check_two(copies)
     if not (np.all(np.isfinite(q)) and np.all(np.isfinite(u)) and np.all(u >= 0)):
@@ -170,7 +166,7 @@ def combine_full(estimates: ArrayLike, variances: ArrayLike, *, level: float = L
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DsstanWarning)  # of two copies, by the other rule
         plain = combine(estimates, variances, level=level)
-    q, u = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
+    q, u = _by_copy(estimates, variances)
     copies, u_bar = len(q), u.mean(axis=0)
     b = (q - q[0]).var(axis=0, ddof=1)
     between = (1.0 + 1.0 / copies) * b
@@ -180,6 +176,20 @@ def combine_full(estimates: ArrayLike, variances: ArrayLike, *, level: float = L
     df = np.where(b > 0, df, np.inf)
     half = stdtrit(df, 0.5 + level / 2) * np.sqrt(variance)
     return Pooled(plain.estimate, variance, df, plain.estimate - half, plain.estimate + half)
+
+
+def _by_copy(estimates: ArrayLike, variances: ArrayLike) -> tuple[Floats, Floats]:
+    """Estimates and variances, shape (L, P) each.
+
+    Raises InputError if they have different shapes, or another.
+    """
+    q, u = np.asarray(estimates, dtype=np.float64), np.asarray(variances, dtype=np.float64)
+    if q.shape != u.shape or q.ndim not in (1, 2):
+        raise InputError(
+            f"estimates and variances need one shape, (copies, terms) or (copies,); got {q.shape}, "
+            f"{u.shape}"
+        )
+    return q.reshape(len(q), -1), u.reshape(len(u), -1)
 
 
 def rows_by_imputation(imputation: ArrayLike, copies: int) -> Indices:

@@ -129,7 +129,7 @@ class StrataKeywords(TypedDict, total=False):
     group_share: float | None
     chains: int
     warmup: int | None
-    samples: int
+    samples: int | None
     adapt_delta: float
     max_treedepth: int
     nodes: tuple[int, int] | None
@@ -292,8 +292,12 @@ class ReleaseOptions:
     )
     progress: bool | None = None
     chains: int = option(SamplerSettings.chains, "Chains of the sampler.", SAMPLER)
-    warmup: int | None = option(SamplerSettings.warmup, "Warm-up iterations a chain.", SAMPLER)
-    samples: int = option(SamplerSettings.samples, "Kept iterations a chain.", SAMPLER)
+    warmup: int | None = option(
+        None, f"Warm-up iterations a chain ({SamplerSettings.warmup}; counts take fewer).", SAMPLER
+    )
+    samples: int | None = option(
+        None, f"Kept iterations a chain ({SamplerSettings.samples}).", SAMPLER
+    )
     adapt_delta: float = option(
         SamplerSettings.adapt_delta, "Acceptance the sampler aims at.", SAMPLER
     )
@@ -408,11 +412,14 @@ class ReleaseOptions:
 
     @property
     def sampler(self) -> SamplerSettings:
-        """Settings of the sampler; a warm-up of None is that of the Gaussian model."""
-        warmup = SamplerSettings.warmup if self.warmup is None else self.warmup
-        return SamplerSettings(
-            self.chains, warmup, self.samples, self.adapt_delta, self.max_treedepth
-        )
+        """Settings of the sampler; what was left out is that of the Gaussian model."""
+        return SamplerSettings(**self.of_sampler)
+
+    @property
+    def of_sampler(self) -> dict[str, Any]:
+        """Settings of the sampler without those that each model decides itself."""
+        values = {one.name: getattr(self, one.name, None) for one in fields(SamplerSettings)}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def fitting(self) -> dict[str, Any]:

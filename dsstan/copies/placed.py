@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from dsstan.copies.places.columns import kept_columns, made_columns
 from dsstan.copies.places.draw import move_places, synthesise_population
 from dsstan.copies.places.result import KEPT, MOVED, NUMBERS, PLACES, POPULATION, PlacedRelease
 from dsstan.copies.protect import stage_seeds
-from dsstan.core.errors import InputError, check_count
+from dsstan.core.errors import InputError, check_count, named
 from dsstan.core.seeds import seed_bits
 from dsstan.core.spelling import spelled
 from dsstan.models.intensity.fit import SURFACES, fit_intensity
@@ -162,15 +163,14 @@ class PlacesOptions:
         if self.mask.name == FROM_TABLE:
             return mask_of_table(problem, cells=self.cells)
         if not self.mask.is_file():
-            raise InputError(f"there is no file {self.mask}")
+            raise InputError(
+                f"there is no file with the study area: {spelled('mask', str(self.mask))}"
+            )
         return mask_of_polygons(self.mask, problem, cells=self.cells)
 
     def intensity(self, problem: Problem, mask: Mask, **how: Any) -> Intensity:
         """Where the records are; see :func:`dsstan.models.intensity.fit.fit_intensity`."""
         names = list(self.columns)
-        lost = [name for name in names if name not in problem.table.columns]
-        if lost:
-            raise InputError(f"places_groups names {lost[0]!r}, which is no column of the table")
         groups: Any = names[0] if len(names) == 1 else None
         if len(names) > 1:
             columns = problem.table[names].astype(str)
@@ -195,10 +195,19 @@ def check_columns(
     Raises
     ------
     InputError
-        If a formula of a population takes a column that nothing makes.
+        If a column of the groups is none of the table, or a formula of a population takes one that
+        nothing makes.
     ReleaseError
         If a column that moved records keep tells where they were.
     """
+    table = problems[-1].table
+    lost = [name for name in places.columns if name not in table.columns]
+    if lost:
+        close = difflib.get_close_matches(lost[0], map(str, table.columns), n=1)
+        guess = f". Did you mean {close[0]!r}?" if close else ""
+        raise InputError(
+            f"{spelled('places_groups', [lost[0]])} names no column of the table{guess}"
+        )
     if places.places == POPULATION:
         made_columns(problems[-1], problems, places.columns)
     else:
@@ -246,20 +255,22 @@ def draw_placed(
     """
     options = runs[-1][1]
     seeds = iter(stage_seeds(root, 2 + 2 * len(runs)))
-    intensity = places.intensity(problem, mask, seed=next(seeds), progress=options.progress)
+    how = {} if places.surface == "none" else options.of_sampler
+    intensity = places.intensity(problem, mask, seed=next(seeds), progress=options.progress, **how)
     fits = []
-    for run, own in runs:
-        free = run(seed=next(seeds))
-        weights = _with_lonely(own.flag(free), intensity, free.problem)
-        fits.append(
-            run(
-                weights=weights,
-                gamma=own.gamma,
-                protection=own.protection,
-                start=free,
-                seed=next(seeds),
+    for number, (run, own) in enumerate(runs, 1):
+        with named(f"step {number}" if len(runs) > 1 else None):
+            free = run(seed=next(seeds))
+            weights = _with_lonely(own.flag(free), intensity, free.problem)
+            fits.append(
+                run(
+                    weights=weights,
+                    gamma=own.gamma,
+                    protection=own.protection,
+                    start=free,
+                    seed=next(seeds),
+                )
             )
-        )
     common: dict[str, Any] = {
         "seed": next(seeds),
         "accept_failed": options.accept_failed,

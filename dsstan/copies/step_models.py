@@ -10,7 +10,6 @@ from typing import Any
 from dsstan.copies.options import MODEL, ReleaseOptions, option
 from dsstan.core.errors import InputError
 from dsstan.covariance.protection import protection_of
-from dsstan.engines import SamplerSettings
 from dsstan.models.brackets.fit import fit_bracketed
 from dsstan.models.brackets.limits import find_brackets
 from dsstan.models.counts.fit import CountPriors, fit_counts
@@ -117,9 +116,6 @@ class StepModel:
         """The fit, to which only what sets the two fits of a release apart is not given yet."""
         common = options.fitting
         if self.outcome in COUNTS:
-            for name in ("warmup", "samples"):  # the defaults of the Gaussian model are not theirs
-                if common.get(name) == getattr(SamplerSettings, name):
-                    del common[name]
             if options.priors is not None:
                 common["priors"] = CountPriors(phi_bounds=options.priors.phi_bounds)
             run = partial(fit_counts, problem, self.outcome, offset=self.offset, **common)

@@ -7,6 +7,8 @@ that a traceback can be shown to somebody who may not see the table.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeGuard
 
 import numpy as np
@@ -30,6 +32,7 @@ __all__ = [
     "check_count",
     "describe_rows",
     "is_number",
+    "named",
     "whole_number",
 ]
 
@@ -145,6 +148,17 @@ def check_count(name: str, value: object, least: int = 1) -> int:
     if whole > most:
         raise InputError(f"{name} must be at most {most:,}, got {whole:,}: {why}")
     return whole
+
+
+@contextmanager
+def named(name: str | None) -> Iterator[None]:
+    """Errors of a part of a release begin with its name, such as ``step 2``; None has none."""
+    try:
+        yield
+    except (ConvergenceError, InputError) as error:
+        if name is None:
+            raise
+        raise type(error)(f"{name}: {error}") from None
 
 
 def describe_rows(bad: Truths) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import CoordinateError, describe_rows
 from dsstan.core.optional import needed
+from dsstan.core.spelling import spelled
 from dsstan.table.places.coordinates import is_geodataframe
 
 if TYPE_CHECKING:
@@ -91,20 +92,22 @@ def planar(places: Any, problem: Problem) -> Floats:
     other = (points.geom_type != "Point").to_numpy(dtype=bool) | points.is_empty.to_numpy(bool)
     if other.any():
         raise CoordinateError(f"places holds something else than a point in {describe_rows(other)}")
-    points = in_sites_crs(points, problem, "places", ". Set it, or give planar coordinates")
+    points = in_sites_crs(points, problem, "places")
     return _pairs(np.column_stack([points.x, points.y]) / crs_units(problem))
 
 
-def in_sites_crs(shapes: Any, problem: Problem, what: str, advice: str) -> Any:
-    """A GeoSeries in the CRS of a problem's sites; ``what`` and ``advice`` are for the message.
+def in_sites_crs(shapes: Any, problem: Problem, what: str) -> Any:
+    """A GeoSeries in the CRS of a problem's sites; the message calls it ``what``.
 
     Raises CoordinateError if the CRS of only one of the two is known.
     """
     if (shapes.crs is None) != (problem.sites_crs is None):
-        lacks = what if shapes.crs is None else "the prepared table"
+        own = shapes.crs is None
+        lacks = what if own else "the table"
+        typed = "with .set_crs() of geopandas" if own else spelled("crs", "EPSG:...")
         raise CoordinateError(
-            f"{lacks} has no coordinate reference system, so the two can't be brought together"
-            f"{advice}"
+            f"{lacks} has no coordinate reference system, so the two can't be brought together: "
+            f"set it, {typed}"
         )
     return shapes if shapes.crs is None else shapes.to_crs(problem.sites_crs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,10 +19,12 @@ from placed_tables import (
 )
 from scipy import stats
 
+from dsstan.copies.options import ReleaseOptions
+from dsstan.copies.placed import PlacesOptions, check_columns, draw_placed
 from dsstan.copies.places.draw import move_places, synthesise_population
 from dsstan.copies.places.scatter import group_sizes
 from dsstan.copies.synthesis import synthesise
-from dsstan.core.errors import InputError, ReleaseError
+from dsstan.core.errors import ConvergenceError, InputError, ReleaseError
 from dsstan.table.planes import as_given, in_plane
 from dsstan.table.prepare import prepare
 from mc import FALSE_ALARM, z_limit
@@ -325,3 +328,25 @@ def test_a_release_shows_no_value_of_a_record(moved):
     assert "moved places, 20 copies" in text
     assert "left out" in text
     assert not any(f"{value:.2f}" in text for value in moved.problem.table["price"])
+
+
+def test_the_intensity_is_sampled_as_the_options_say_and_its_failure_names_what_helps(problem):
+    short = ReleaseOptions(chains=2, warmup=5, samples=8, copies=3, seed=1, progress=False)
+    own = PlacesOptions(
+        places="moved", mask=Path("area.gpkg"), surface="own", places_groups=["kind"]
+    )
+    runs = [(lambda **_: home_fit(problem), short)]
+    with pytest.raises(ConvergenceError) as failed:
+        draw_placed(runs, problem, own, unit_mask(), 1)
+    said = str(failed.value)
+    assert "the fit of the intensity of group flat did not pass" in said
+    assert "(8 now)" in said or "(5 now)" in said
+    assert 'cells=18; 36 now), and so can surface="shared" or surface="none"' in said
+
+
+def test_a_group_that_is_no_column_is_named_before_the_formula(problem):
+    wrong = PlacesOptions(
+        places="population", mask=Path("area.gpkg"), places_groups=["knd"], surface="none"
+    )
+    with pytest.raises(InputError, match=r"=\['knd'\] names no column .* Did you mean 'kind'"):
+        check_columns([problem], [ReleaseOptions()], wrong)

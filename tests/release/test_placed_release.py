@@ -227,6 +227,10 @@ def test_the_rule_of_full_synthesis_is_that_of_the_paper_and_never_below_a_known
     assert (own < least)[2]
     first = 7 * (1.0 - 0.5 / ((1.0 + 1.0 / 8) * b[0])) ** 2
     assert found.df[0] == pytest.approx(max(first, 3.5), rel=SAME)
+    for rule in (combine, combine_full):  # L numbers are one term
+        alone = rule(q[:, 0], u[:, 0])
+        assert alone.variance.shape == (1,)
+        assert alone.high[0] == rule(q, u).high[0]
 
 
 def test_intervals_of_populations_cover_a_mean_at_least_as_often_as_they_say():

@@ -12,6 +12,7 @@ import shapely
 
 import dsstan as ds
 from dsstan.core.errors import CoordinateError, DsstanWarning, InputError, TableError
+from dsstan.core.spelling import JOB, options_typed_in
 from dsstan.table.mask.mask import OUTSIDE, Mask
 from dsstan.table.mask.points import mask_of_addresses, mask_of_cells, mask_of_table
 from dsstan.table.mask.polygons import mask_of_polygons
@@ -80,6 +81,17 @@ def test_polygons_of_another_crs_come_to_the_unit_of_the_problem(tmp_path: Path)
     assert (mask.cell_of(problem.sites) != OUTSIDE).all()
     with pytest.raises(CoordinateError, match="polygons has no coordinate reference system"):
         mask_of_polygons(gpd.GeoSeries([square.iloc[0]]), problem)
+    bare = ds.prepare(
+        pd.DataFrame({"value": np.arange(40.0), "x": places[:, 0], "y": places[:, 1]}),
+        "value ~ 1",
+        coords=("x", "y"),
+        distance="planar",
+    )
+    with (
+        options_typed_in(JOB),
+        pytest.raises(CoordinateError, match=r'the table has no .*: set it, crs = "EPSG:..."'),
+    ):
+        mask_of_polygons(square, bare)
 
 
 def test_polygons_must_be_polygons_with_an_area(problem: Problem) -> None:

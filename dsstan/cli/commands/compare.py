@@ -109,8 +109,9 @@ def compare_command(source: Source, grid: Grid, options: ReleaseOptions, how: Ru
         floor = None if asked is None else float(asked.least_sd(problem).max())
         SESSION.resumable = folder
         # Kept settings are found by all arguments of their fits: no more than are asked for.
-        names = "cov_model covariance priors engine seed chains warmup samples"
+        names = "cov_model covariance priors engine seed chains"
         fits = {name: getattr(options, name) for name in names.split()}
+        fits |= {name: getattr(options.sampler, name) for name in ("warmup", "samples")}
         held = {name: getattr(options, name) for name in ("time_decay", "group_share")}
         fits |= {name: value for name, value in held.items() if value is not None}
         found = compare(problem, folder=folder, **grid.arguments, **fits)

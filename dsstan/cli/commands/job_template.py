@@ -17,6 +17,7 @@ from dsstan.cli.job import job_keys
 from dsstan.copies.options import GROUPS, MODEL
 from dsstan.core.seeds import root_seed
 from dsstan.covariance.vecchia.neighbours import NEIGHBOURS
+from dsstan.engines import SamplerSettings
 from dsstan.models.weights import PAPER_CORRELATION
 
 WIDTH = 96
@@ -42,6 +43,8 @@ EXAMPLES: dict[str, Any] = {
     "layer": "homes",
     "coords": ("x", "y"),
     "format": "csv",
+    "warmup": SamplerSettings.warmup,
+    "samples": SamplerSettings.samples,
     "crs": "EPSG:4326",
     "distance": "projected",
     "workdir": "work",

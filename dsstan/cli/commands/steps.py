@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,13 @@ from dsstan.cli.phases import PLACED_PHASES, phases
 from dsstan.cli.print_release import print_steps
 from dsstan.cli.session import SESSION
 from dsstan.copies.chain import check_chain, check_columns
-from dsstan.copies.options import SAMPLER, ReleaseOptions, option
+from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.placed import PlacesOptions, draw_placed
 from dsstan.copies.placed import check_columns as check_placed_columns
 from dsstan.copies.protect import draw_release, prepare_release, stage_seeds
 from dsstan.copies.result import Synthesis
 from dsstan.copies.step_models import StepModel
-from dsstan.core.errors import ConvergenceError, InputError
+from dsstan.core.errors import InputError, named
 from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed
 from dsstan.release.copy_files import format_for
@@ -46,20 +45,12 @@ from dsstan.table.formulas.formula import parse
 from dsstan.table.problem import Problem
 from dsstan.table.weights_in_formula import missed_in_words
 
-
-@dataclass(frozen=True, kw_only=True)
-class _OfAChain:
-    """Options of a job with steps whose default is another than without."""
-
-    warmup: int | None = option(None, "Warm-up iterations a chain; the model's own.", SAMPLER)
-
-
 _HEAD = signature_of(
     "table coords out_folder sep decimal thousands encoding na layer crs distance survey_weights "
     "household copies seed engine format chains warmup samples adapt_delta accept_failed strict "
     "publish accept_proxy csv_text no_report workdir ledger time places mask addresses cells "
     "surface held_back places_groups number accept_place presence finding",
-    *(_OfAChain, Source, ReleaseOptions, Writing, PlacesOptions, Run),
+    *(Source, ReleaseOptions, Writing, PlacesOptions, Run),
 )
 """What stands above the steps."""
 
@@ -150,7 +141,7 @@ def _run_placed(
     """Make the release with synthetic places that a job with steps describes."""
     target, options = check_target(writing.out_folder), steps[-1].options
     for step in steps:
-        with _named(step.name):
+        with named(step.name):
             check_placed(step.options, writing)
     with phases(("reading",) if how.dry_run else PLACED_PHASES):
         problems = _prepared(head, steps, places.columns)
@@ -191,7 +182,7 @@ def _steps(given: Any, head: Mapping[str, Any], path: Path) -> list[_Step]:
     steps = []
     for number, one in enumerate(given, 1):
         name = f"step {number}"
-        with _named(name):
+        with named(name):
             own = arguments_of(one, _STEP, path, NO_SUCH_LAW)
             model, options = built(StepModel, own), built(ReleaseOptions, {**head, **own})
             model.check_options(options)
@@ -212,11 +203,11 @@ def _prepared(
         problems: list[Problem] = []
         made = []
         for step in steps:
-            with _named(step.name):
+            with named(step.name):
                 made.append(parse(step.formula).response)
         check_table(table, used, built(ReleaseOptions, head), built(Writing, head), made)
         for step in steps:
-            with _named(step.name):
+            with named(step.name):
                 # A column that is synthetic itself goes out as copies.
                 accepted = [*(step.options.accept_proxy or ()), *made]
                 options = replace(
@@ -237,20 +228,11 @@ def _release(seed: int | None, steps: list[_Step], problems: list[Problem]) -> S
     release: Synthesis | None = None
     roots = stage_seeds(root_seed(seed), len(steps))
     for root, step, problem in zip(roots, steps, problems, strict=True):
-        with phase(step.name), _named(step.name):
+        with phase(step.name), named(step.name):
             run = step.model.fit_of(problem, step.options)
             release = draw_release(run, step.options, root, given=release)
     assert release is not None
     return release
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Errors of a step say which it is."""
-    try:
-        yield
-    except (ConvergenceError, InputError) as error:
-        raise type(error)(f"{name}: {error}") from None
 
 
 def _plan(steps: list[_Step], problems: list[Problem], target: Path) -> Plan:

@@ -82,7 +82,7 @@ def plan_release(
     problem = prepare_release(table, formula, options)
     seconds = time.perf_counter() - begin
     check_judgeable(problem, floor, heaped=options.heaped)
-    most = options.chains * options.samples
+    most = options.chains * options.sampler.samples
     if options.copies > most:
         raise InputError(
             f"{options.copies} copies need as many posterior draws; there will be {most}"
@@ -335,6 +335,7 @@ def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
     (options.priors or Priors()).resolve(
         problem.y[there], problem.X[there], problem.d_max, cov_model=options.cov_model
     )
+    length = options.sampler
     return {
         "formula": problem.formula,
         "heap": _heap(problem),
@@ -349,5 +350,5 @@ def _model(problem: Problem, options: ReleaseOptions) -> dict[str, Any]:
         "survey_weights": _survey(problem),
         "households": None if problem.households is None else str(problem.households),
         "programs": [program_of(problem, restricted=kept) for kept in (False, True)],
-        "sampler": f"{options.chains} chains of {options.warmup} + {options.samples}",
+        "sampler": f"{options.chains} chains of {length.warmup} + {length.samples}",
     }

@@ -127,7 +127,7 @@ def rehearse(problem: Problem, options: ReleaseOptions) -> Rehearsal:
     direct: dict[str, Any] = {**options.fitting, "progress": False, "seed": 0}
     direct |= {"engine": "direct", "program": "surface", "covariance": large}
     # Independent draws cost little: enough of them that no verdict hangs on their number.
-    direct |= {"chains": max(4, options.chains), "samples": max(1000, options.samples)}
+    direct |= {"chains": max(4, options.chains), "samples": max(1000, options.sampler.samples)}
     protection: dict[str, Any] = {"gamma": options.gamma, "protection": options.protection}
 
     def drawn(rows: Indices) -> tuple[Part, Weights]:
@@ -187,7 +187,7 @@ def _sampler_seconds(problem: Problem, options: ReleaseOptions) -> float:
 
     brief, longer = lasts(SHORT), lasts(LONG)
     each = max(0.0, longer - brief) / (sum(LONG) - sum(SHORT))
-    iterations = options.sampler.warmup + options.samples
+    iterations = options.sampler.warmup + options.sampler.samples
     return brief + each * (iterations - sum(SHORT))
 
 

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from dsstan.copies.published import check_columns_published, columns_going_out
 from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError, ReleaseError
-from dsstan.core.spelling import spelled
+from dsstan.core.spelling import PYTHON, spelled, surface
 from dsstan.models.intensity.result import Intensity
 from dsstan.table.planes import place_columns
 from dsstan.table.problem import Problem
@@ -178,14 +178,19 @@ def made_columns(problem: Problem, steps: Sequence[Problem], groups: Sequence[st
             raise InputError(
                 f"the formula {formula.text!r} takes {lacking[0]!r}, which a synthetic population "
                 "has only if something makes it: a model, in a step before this one, or the groups "
-                "(groups, --places-groups); else take it out of the formula"
+                f"({_as_group(lacking[0])}); else take it out of the formula"
             )
         made.append(step.response)
     lost = [name for name in problem.publish or () if name not in made]
     if lost:
         raise InputError(
             f"publish names {lost[0]!r}, which a synthetic population has only if something makes "
-            "it: a model, in a step of its own, or the groups (groups, --places-groups); else take "
+            f"it: a model, in a step of its own, or the groups ({_as_group(lost[0])}); else take "
             "it out of publish"
         )
     return [name for name in problem.columns if name in made]
+
+
+def _as_group(column: str) -> str:
+    """How a column is made one of those of the groups."""
+    return spelled("groups" if surface() == PYTHON else "places_groups", [column])

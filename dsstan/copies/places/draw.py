@@ -24,7 +24,7 @@ from dsstan.copies.places.columns import group_table, kept_columns, made_columns
 from dsstan.copies.places.result import MOVED, NUMBERS, POPULATION, PlacedRelease
 from dsstan.copies.places.scatter import Grid, cells_drawn, find_grid, group_sizes, places_in
 from dsstan.core.arrays import Floats, Indices
-from dsstan.core.errors import ConvergenceError, DsstanWarning, InputError, check_count
+from dsstan.core.errors import ConvergenceError, DsstanWarning, InputError, check_count, named
 from dsstan.core.progress import progress_bar
 from dsstan.core.seeds import PLACES, root_seed, seed_bits, stream
 from dsstan.core.spelling import spelled
@@ -214,13 +214,20 @@ def _check_intensity(intensity: Intensity, how: Drawing) -> None:
     Raises ConvergenceError if so.
     """
     for kind, fit in intensity.fits.items():
+        of = kind.partition(" ")[2]
+        whose = f"group {of}" if of else "all groups together"
         failed = () if how.accept_failed else fit.verdict.failures
         against = (*failed, *(fit.verdict.warnings if how.strict else ()))
         if against:
             reasons = "\n".join(f"  {check}" for check in against)
+            fewer = max(2, intensity.mask.n_cells // 2)
+            surfaces = ["shared", "none"] if of else ["none"]
+            simpler = " or ".join(spelled("surface", word) for word in surfaces)
             raise ConvergenceError(
-                f"the {kind} fit of the intensity did not pass, so no place is drawn:\n{reasons}\n"
-                f"Correct it, or accept what failed with {spelled('accept_failed', True)}"
+                f"the fit of the intensity of {whose} did not pass, so no place is drawn:\n"
+                f"{reasons}\nFewer, wider cells can help too ({spelled('cells', fewer)}; "
+                f"{intensity.mask.n_cells} now), and so can {simpler}. Or accept what failed with "
+                f"{spelled('accept_failed', True)}"
             )
 
 
@@ -275,8 +282,9 @@ class _Source:
         self.grid: Grid = find_grid(problem, how.rounding, self.root)
         self.steps = []
         _check_intensity(intensity, how)
-        for fit in fits:
-            check_release(fit, self.copies, how)
+        for number, fit in enumerate(fits, 1):
+            with named(f"step {number}" if len(fits) > 1 else None):
+                check_release(fit, self.copies, how)
             digits = find_digits(fit, self.root) if how.rounding == "auto" else None
             picks = spread_draws(fit, self.copies)
             self.steps.append(_Column(fit, fit.predictive("auto"), digits, picks))

@@ -91,8 +91,7 @@ def _area(polygons: Any, problem: Problem) -> Any:
     other = ~shapes.geom_type.isin(["Polygon", "MultiPolygon"]).to_numpy(dtype=bool)
     if other.any():
         raise CoordinateError(f"polygons holds something else in {describe_rows(other)}")
-    advice = ": set it, with .set_crs() or crs= in prepare()"
-    shapes = in_sites_crs(shapes, problem, "polygons", advice)
+    shapes = in_sites_crs(shapes, problem, "polygons")
     area = shapely.union_all(shapely.make_valid(shapes.to_numpy()))
     area = shapely.transform(area, lambda xy: xy / crs_units(problem))
     if shapely.is_empty(area) or not np.isfinite(shapely.bounds(area)).all():
