@@ -102,7 +102,7 @@ def _places_line(release: PlacedRelease) -> str:
 
 def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
     """What the two intruders come to for the record that is worst off."""
-    what = "address" if found.addresses else "cell"
+    what = found.right_place
     chance, before = found.chance.max(), found.chance_before.max()
     cell = ""
     if found.addresses:

@@ -24,6 +24,8 @@ from dsstan.table.mask.points import mask_of_cells
 
 Floats = NDArray[np.float64]
 SIDE = 6
+EVIDENCE = 0.01
+"""Relative error of chances that are weighted by the evidence of surfaces."""
 QUICK = {"chains": 2, "warmup": 60, "samples": 150, "progress": False}
 
 
@@ -116,7 +118,7 @@ def test_a_record_is_taken_out_as_if_it_had_never_been_there(shared: Intensity) 
     for row, cell in zip(found, cells, strict=True):
         less = counts.copy()
         less[0, cell] -= 1.0
-        np.testing.assert_allclose(row, law.expected(less, 0), rtol=1e-9)
+        np.testing.assert_allclose(row, law.expected(less, 0), rtol=EVIDENCE)
 
 
 def test_where_nobody_is_held_back_all_records_inform() -> None:

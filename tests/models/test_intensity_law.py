@@ -14,8 +14,9 @@ from scipy.spatial.distance import cdist
 from scipy.special import roots_hermitenorm
 
 from dsstan.core.errors import ConvergenceError
-from dsstan.models.intensity.posterior import CellModel, inverse, posterior
-from dsstan.models.intensity.surface_law import distinct, expected_rates, log_rates_without
+from dsstan.models.intensity.held_surface import expected_rates, log_rates_without
+from dsstan.models.intensity.posterior import CellModel, inverse, log_evidence, posterior
+from dsstan.models.intensity.surface_law import distinct, equal_parts
 from dsstan.models.intensity.tilted import tilted
 
 Floats = NDArray[np.float64]
@@ -257,3 +258,33 @@ def test_chances_without_a_record_are_those_of_hamiltonian_monte_carlo(samples: 
         # 0.3% is the error of the approximation that is accepted; 5.2 sds are a false alarm of
         # 1e-5 over 72 comparisons.
         assert np.max((np.abs(ours / theirs - 1.0) - 3e-3) / (error / theirs)) < 5.2
+
+
+@pytest.mark.parametrize("counts", [(3.0, 1.0), (1.0, 0.0), (10.0, 2.0)])
+def test_the_evidence_of_a_surface_is_that_of_quadrature(counts: tuple[float, float]) -> None:
+    """Two cells, the intercept flat; one surface against another, as all have a constant."""
+    offset, n = np.array([0.0, 0.3]), np.array(counts)
+    at = np.linspace(-16.0, 16.0, 2001)
+    apart, low = np.meshgrid(at, at)
+    found = []
+    for sill, rho in ((1.0, 0.5), (4.0, 0.2)):
+        R = sill * np.array([[1.0, rho], [rho, 1.0]])
+        v = 2.0 * sill * (1.0 - rho)  # of the difference of the two log intensities
+        log_f = n[0] * low - np.exp(low) + n[1] * (low + apart) - np.exp(low + apart)
+        log_f -= 0.5 * (apart - offset[1] + offset[0]) ** 2 / v + 0.5 * np.log(v)
+        model = CellModel(inverse(R), offset, np.ones((1, 2, 1)), np.zeros(1))
+        ours = log_evidence(posterior(model, n[None]))
+        found.append(ours - np.log(np.exp(log_f).sum()))
+    assert found[1] == pytest.approx(found[0], abs=RATIO)
+
+
+def test_a_posterior_is_cut_into_parts_of_equal_probability() -> None:
+    rng = np.random.default_rng(4)
+    sigma_sq, phi = np.exp(rng.standard_normal((2, 4, 900)))
+    parts = np.log(equal_parts(sigma_sq, phi, 3))
+    assert parts.shape == (9, 2)
+    np.testing.assert_allclose(parts.mean(axis=0), [np.log(sigma_sq).mean(), np.log(phi).mean()])
+    assert (np.diff(parts[::3, 0]) > 0.5).all()
+    held = equal_parts(sigma_sq, np.full_like(phi, 2.0), 3)
+    assert len(held) == 3
+    assert [decay for _, decay in held] == pytest.approx([2.0] * 3)

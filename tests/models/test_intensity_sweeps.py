@@ -7,8 +7,8 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from dsstan.models.intensity import posterior as room
+from dsstan.models.intensity.held_surface import expected_rates, log_rates_without
 from dsstan.models.intensity.posterior import CellModel, inverse, posterior
-from dsstan.models.intensity.surface_law import expected_rates, log_rates_without
 
 OWN, OTHERS = 3e-6, 1e-5
 """Of log rates in a record's own cell and in others: the covariances between cells are those of the

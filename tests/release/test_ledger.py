@@ -468,7 +468,7 @@ def test_a_former_release_that_was_never_judged_leaves_the_next_not_judged(table
     open_ledger().enter(replace(entry, judged=False), None)
     found = ds.assess(copies_of(fit_of(table), seed=5), floor=1e-6, exact=0, progress=False)
     assert found.verdict == "not judged"
-    assert "1 that was never judged" in str(found.after.former)
+    assert "1 whose values are not counted" in str(found.after.former)
 
 
 def test_what_is_left_meets_the_floor_and_one_copy_more_does_not(table, tmp_path):

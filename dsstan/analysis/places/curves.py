@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dsstan.analysis.combining import combine
+from dsstan.analysis.combining import combine, combine_full
 from dsstan.analysis.overlap import interval_overlap
 from dsstan.analysis.places.marked import MarkedPlaces
 from dsstan.analysis.places.pairs import sums_of_pairs
@@ -58,7 +58,7 @@ def residuals_of(data: MarkedPlaces) -> MarkedPlaces:
     there = np.isfinite(data.values)
     rest = np.full(len(there), np.nan)
     X, y = data.X[there], data.values[there]
-    rest[there] = y - X @ ols(X, y)[0]
+    rest[there] = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
     return MarkedPlaces(data.places, rest, data.X, data.groups, data.terms)
 
 
@@ -74,18 +74,28 @@ def with_trend(data: MarkedPlaces, centre: Floats, scale: float) -> tuple[Floats
     return np.column_stack([data.X[there], u, v, u * u, u * v, v * v]), data.values[there]
 
 
-def compare_regression(original: MarkedPlaces, copies: Sequence[MarkedPlaces]) -> pd.DataFrame:
+def compare_regression(
+    original: MarkedPlaces, copies: Sequence[MarkedPlaces], *, population: bool = False
+) -> pd.DataFrame:
     """Least squares with a quadratic trend of the place: what moved places do to it.
 
     The trend is that of the published places, about the original's centre and in units of its
     spread: a term of the place is attenuated where places carry error.
 
+    Parameters
+    ----------
+    original, copies
+        The tables.
+    population
+        Whether copies are synthetic populations, so that
+        :func:`dsstan.analysis.combining.combine_full` combines them.
+
     Returns
     -------
     DataFrame
         One row a term: ``original``, ``se``, ``copies`` (mean over copies), ``bias`` and
-        ``bias_in_se``, and of two copies or more ``low`` and ``high`` (Reiter 2003) and
-        ``overlap`` of the intervals.
+        ``bias_in_se``, and of two copies or more ``low`` and ``high`` (Reiter 2003, or of
+        populations Raghunathan, Reiter and Rubin 2003) and ``overlap`` of the intervals.
 
     Raises
     ------
@@ -114,7 +124,7 @@ def compare_regression(original: MarkedPlaces, copies: Sequence[MarkedPlaces]) -
         "bias_in_se": bias / se,
     }
     if len(copies) > 1:
-        pooled = combine(q, u)
+        pooled = combine_full(q, u) if population else combine(q, u)
         columns |= {"low": pooled.low, "high": pooled.high}
         overlap = interval_overlap((own.low, own.high), (pooled.low, pooled.high))
         columns["overlap"] = overlap.truncated

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -54,6 +53,8 @@ class PlaceUtility(Shown):
         or where a trend of the place can't be estimated from every table.
     copies
         L.
+    no_regression
+        Why there is no regression though there are values; empty otherwise.
     """
 
     curves: pd.DataFrame = field(repr=False)
@@ -64,6 +65,7 @@ class PlaceUtility(Shown):
     nearest_gap: float
     regression: pd.DataFrame | None = field(repr=False)
     copies: int
+    no_regression: str = field(repr=False, default="")
 
     def _line(self) -> str:
         noun = "copy" if self.copies == 1 else "copies"
@@ -88,6 +90,8 @@ class PlaceUtility(Shown):
         ]
         if self.regression is not None:
             blocks.append(Part(self.regression, "Least squares with a trend of the place"))
+        elif self.no_regression:
+            blocks.append(f"No regression: {self.no_regression}.")
         return Card(blocks=tuple(blocks))
 
     def distances(self) -> pd.Series[float]:
@@ -123,6 +127,7 @@ def place_utility(
     side: float | None = None,
     areas: Mapping[str, Sequence[Hashable]] | None = None,
     envelope: Envelope | None = None,
+    population: bool = False,
     seed: int = 0,
 ) -> PlaceUtility:
     """Compare copies whose places are synthetic or masked with the original.
@@ -143,6 +148,9 @@ def place_utility(
         Names of areas by what they are called, one a cell of the mask.
     envelope
         Of K; by default that of :func:`dsstan.analysis.places.envelopes.bootstrap_envelope`.
+    population
+        Whether copies are synthetic populations; see
+        :func:`dsstan.analysis.places.curves.compare_regression`.
     seed
         Of that bootstrap.
 
@@ -170,10 +178,12 @@ def place_utility(
         found = [variogram_of(residuals_of(t), mask, reach=far, bins=steps // 2) for t in tables]
         at = found[0]["distance"].to_numpy()
         parts.append(_curve("variogram", at, [f["gamma"].to_numpy() for f in found]))
-    regression = None
+    regression, lacking = None, ""
     if all(t.values is not None and t.X is not None for t in tables):
-        with suppress(InputError):  # places too few or too alike for a trend
-            regression = compare_regression(original, copies)
+        try:
+            regression = compare_regression(original, copies, population=population)
+        except InputError as error:  # places too few or too alike, or a level that a copy lacks
+            lacking = str(error)
     own = nearest_distances(original.places)
     gaps = [largest_gap(own, nearest_distances(c.places)) for c in copies]
     return PlaceUtility(
@@ -188,6 +198,7 @@ def place_utility(
         float(np.mean(gaps)),
         regression,
         len(copies),
+        lacking,
     )
 
 

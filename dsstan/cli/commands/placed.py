@@ -19,7 +19,7 @@ from dsstan.cli.placed_screen import print_placed
 from dsstan.cli.session import SESSION
 from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.placed import FROM_TABLE, PlacesOptions, check_columns, draw_placed
-from dsstan.copies.places.result import MOVED, PlacedRelease
+from dsstan.copies.places.result import MOVED, POPULATION, PlacedRelease
 from dsstan.copies.protect import prepare_release
 from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import DisclosureError, InputError
@@ -186,7 +186,8 @@ def _kept(release: PlacedRelease) -> PlaceUtility | None:
         return None
     try:
         copies, mask = marked_release(release), release.intensity.mask
-        return place_utility(marked(release.problem), copies, mask)
+        population = release.places == POPULATION
+        return place_utility(marked(release.problem), copies, mask, population=population)
     except InputError as error:
         _LOG.warning("the report on places is not written: %s", error)
         return None

@@ -18,6 +18,13 @@ from dsstan.core.arrays import Floats, Indices
 class CellLaw(Protocol):
     """Posterior of the chances p_k(c) of group k and cell c, given any counts, shape (K, C)."""
 
+    @property
+    def informed_by(self) -> str:
+        """Whose informing records the law can't do without: ``"nobody"``, ``"table"`` or
+        ``"group"``. A group, or a table, that has none is released by another law, or not at all,
+        so that a release shows that there is one."""
+        ...
+
     def expected(self, counts: Floats, group: int) -> Floats:
         """E[p_k(c) | counts] of ``group``, shape (C,); they sum to 1."""
         ...
@@ -56,6 +63,11 @@ class IndependentCells:
     """
 
     prior: Floats = field(repr=False)
+
+    @property
+    def informed_by(self) -> str:
+        """See :class:`CellLaw`."""
+        return "nobody"
 
     def expected(self, counts: Floats, group: int) -> Floats:
         """See :class:`CellLaw`."""

@@ -107,7 +107,7 @@ def fit_intensity(
     CoordinateError
         If records lie outside the mask.
     InputError
-        If arguments contradict each other, or no record is left to inform a release.
+        If arguments contradict each other, or no record is left to inform a surface.
     TableError
         If the group of a record is missing.
     """
@@ -124,10 +124,10 @@ def fit_intensity(
         IndependentCells(np.tile(prior * exposure_of(mask), (len(labels), 1))),
         held_back=held_back,
     )
-    if intensity.lonely.all():
+    if surface != "none" and intensity.lonely.all():
         raise InputError(
-            f"no cell holds more than {held_back} of a group, so no record may inform where "
-            "synthetic places are: give a mask of fewer, wider cells, merge groups, or lower "
+            f"no cell holds more than {held_back} of a group, so no record may inform a "
+            "surface: give a mask of fewer, wider cells, merge groups, or lower "
             "held_back"
         )
     if surface == "none":

@@ -14,6 +14,7 @@ exact but for the shape of what the other rows say.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, lapack
@@ -62,6 +63,11 @@ class CellModel:
     offset: Floats = field(repr=False)
     X: Floats = field(repr=False)
     beta_precision: Floats = field(repr=False)
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """Of the precision of u."""
+        return float(np.linalg.slogdet(self.precision)[1])
 
     def of_groups(self, some: Truths) -> CellModel:
         """The model of some of the groups, without the coefficients that only others have."""
@@ -161,6 +167,30 @@ def posterior(model: CellModel, counts: Floats, begin: Floats | None = None) -> 
     raise ConvergenceError(
         "the law of the cells did not settle for these counts: give a mask of fewer, wider cells"
     )
+
+
+def log_evidence(found: CellPosterior) -> float:
+    """Log probability of the counts but for what covariances of the cells have in common.
+
+    By expectation propagation (Rasmussen and Williams 2006, eq. 3.73): the integral of the prior
+    times the normal factors, each scaled to the integral of its likelihood.
+    """
+    model, tau, nu = found.model, found.tau, found.nu
+    mu, v = _cavity(found.mean, found.variance, tau, nu)
+    scale = tilted(found.counts, mu, v).log_z + 0.5 * np.log1p(v * tau)
+    scale -= 0.5 * ((mu / v + nu) ** 2 / (1.0 / v + tau) - mu**2 / v)
+    root = _with_diagonal(model.precision, tau.sum(axis=0))
+    root = cholesky(root, lower=True, overwrite_a=True, check_finite=False)
+    T, h = _sums(model, tau, nu)
+    solved = cho_solve((root, True), np.column_stack([T, h]), check_finite=False)
+    slope, u = solved[:, :-1], solved[:, -1]
+    precision = _of_beta(model, tau, T, slope)
+    linear = np.einsum("kcp,kc->p", model.X, nu - tau * model.offset) - T.T @ u
+    exponent = h @ u + linear @ np.linalg.solve(precision, linear)
+    exponent += np.sum((2.0 * nu - tau * model.offset) * model.offset)
+    determinants = model.log_determinant - 2.0 * np.log(np.diag(root)).sum()
+    determinants -= np.linalg.slogdet(precision)[1]
+    return float(scale.sum() + 0.5 * (exponent + determinants))
 
 
 class _Near:
@@ -279,12 +309,16 @@ def _means(
 ) -> tuple[Floats, Floats]:
     """Mean of eta, shape (K, C), and covariance of the coefficients, from u where they are 0."""
     X, P = model.X, T.shape[1]
-    precision = np.einsum("kcp,kc,kcq->pq", X, tau, X, optimize=True) - T.T @ slope
-    precision += np.diag(model.beta_precision)
-    root = cholesky(precision, lower=True, check_finite=False)
+    root = cholesky(_of_beta(model, tau, T, slope), lower=True, check_finite=False)
     beta_covariance = cho_solve((root, True), np.eye(P), check_finite=False)
     b = beta_covariance @ (np.einsum("kcp,kc->p", X, nu - tau * model.offset) - T.T @ u)
     return model.offset + X @ b + (u - slope @ b), beta_covariance
+
+
+def _of_beta(model: CellModel, tau: Floats, T: Floats, slope: Floats) -> Floats:
+    """Precision of the coefficients, shape (P, P)."""
+    precision = np.einsum("kcp,kc,kcq->pq", model.X, tau, model.X, optimize=True) - T.T @ slope
+    return np.asarray(precision + np.diag(model.beta_precision))
 
 
 def _with_diagonal(matrix: Floats, diagonal: Floats) -> Floats:

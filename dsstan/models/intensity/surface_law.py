@@ -2,72 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
 
-from dsstan.core.arrays import Floats, Indices, Truths
+from dsstan.core.arrays import Floats, Indices
 from dsstan.core.errors import InputError
 from dsstan.covariance.correlation import correlation
 from dsstan.models.counts.fit import CountFit
-from dsstan.models.intensity.posterior import CellModel, CellPosterior, inverse, posterior
+from dsstan.models.intensity.held_surface import HeldSurface
+from dsstan.models.intensity.posterior import CellModel, inverse
 from dsstan.models.intensity.stacked import flat_columns
 
 JITTER = 1e-9
 """Share of the sill on the diagonal of the covariance of the cells, against rounding."""
-FEW = 200
-"""Groups times cells up to which each record is taken out and the posterior found anew; beyond, the
-others' part in it is kept, which makes a Bayes factor too small by up to 7% a copy where a
-record is nearly alone and the surface is strong."""
-KEPT = 2
-"""How many posteriors a law keeps, since an intruder asks for one copy's group after group."""
-
-
-def expected_rates(found: CellPosterior, group: int) -> Floats:
-    """E[lambda | counts] of the cells of a group, shape (C,).
-
-    One more record multiplies the likelihood by lambda, so that it is a ratio of two integrals in
-    one dimension.
-    """
-    return np.asarray(np.exp(found.tilted(group, 1.0).log_z - found.tilted(group).log_z))
-
-
-def log_rates_without(found: CellPosterior, group: int, cells: Indices) -> Floats:
-    """log E[lambda | counts less one record in each of the cells], shape (n, C).
-
-    At the cell itself it is a ratio of two integrals in one dimension. Another cell c follows from
-    the covariance V of the log intensities: taking a record from cell i moves the mean of eta_i by
-    d_i, and one more in c would move that of eta_c by d_c, so that log E[lambda_c] changes by
-    ``V_ci (d_i / V_ii) (d_c / V_cc)``; for normals it is -V_ci.
-
-    Parameters
-    ----------
-    found, group
-        The posterior, and a group in it.
-    cells
-        Shape (n,).
-    """
-    less, now, more = (found.tilted(group, by) for by in (-1.0, 0.0, 1.0))
-    variance, rows = found.variance[group], np.arange(len(cells))
-    out = found.columns(group, cells)
-    out *= ((less.mean - now.mean) / variance)[cells, None]
-    out *= (more.mean - now.mean) / variance
-    out += more.log_z - now.log_z
-    out[rows, cells] = (now.log_z - less.log_z)[cells]
-    return out
+FEW, EMPTIEST, MANY = 200, 30, 600
+"""Up to so many groups times cells each record is taken out and the posterior found anew; up to so
+many cells, the third, those of so many cells of each group, the second, that hold fewest. Of all
+others the rest's part in the posterior is kept, which matters where a record is nearly alone."""
+PARTS = ((400, 5), (1100, 3))
+"""Up to so many cells, into how many parts the posterior of sigma_sq is cut, and each of these by
+phi; beyond, its mean stands for it."""
 
 
 @dataclass(frozen=True, eq=False)
 class SurfaceLaw:
     """Chances under a shared surface: ``p_k(c)`` in proportion to exposure exp(x b_k + u(c)).
 
-    phi and sigma_sq are held at the posterior mean of their logs in ``fit``. What is said of any
-    counts is deterministic: see :mod:`dsstan.models.intensity.posterior`. A group without a record
-    in the fit has the chances of all records together.
+    The posterior of phi and sigma_sq in ``fit`` is cut into parts of equal probability, each
+    represented by its mean; what they say of other counts is weighted by how likely each makes
+    these. What is said of any counts is deterministic. A group without a record in the fit has the
+    chances of all records together.
 
     Attributes
     ----------
@@ -85,26 +53,61 @@ class SurfaceLaw:
     counts: Floats = field(repr=False)
     offset: Floats = field(repr=False)
     there: Indices = field(repr=False)
-    _kept: OrderedDict[bytes, CellPosterior] = field(
-        repr=False, init=False, default_factory=OrderedDict
-    )
+
+    @property
+    def informed_by(self) -> str:
+        """See :class:`dsstan.models.intensity.cell_law.CellLaw`."""
+        X = self.surfaces[0].model.X
+        return "table" if X.shape[2] == len(X) else "group"  # intercepts alone, one a group
 
     def expected(self, counts: Floats, group: int) -> Floats:
         """See :class:`dsstan.models.intensity.cell_law.CellLaw`."""
-        return self._expected(self._heard(counts), group)
+        there = self._heard(counts)
+        if not there.any():
+            chance = np.exp(self.offset - self.offset.max())
+            return np.asarray(chance / chance.sum())
+        own = np.flatnonzero(self.there == group)
+        chances = np.array([one.expected(there, own) for one in self.surfaces])
+        return np.asarray(np.exp(self._log_weights(there)) @ chances)
 
     def without(self, counts: Floats, group: int, cells: Indices) -> Floats:
         """See :class:`dsstan.models.intensity.cell_law.CellLaw`."""
         if counts[group].sum() <= 1.0 or group not in self.there:
             return np.tile(self.expected(_emptied(counts, group), group), (len(cells), 1))
-        if self.offset.size * self.there.size <= FEW:
-            rows = [self.expected(_less(counts, group, int(cell)), group) for cell in cells]
-            return np.reshape(rows, (len(cells), self.offset.size))
-        found, at = self._found(counts, group)
-        logs = log_rates_without(found, at, cells)
-        rates = np.exp(logs, out=logs)
-        rates /= rates.sum(axis=1, keepdims=True)
-        return rates
+        there, own = self._heard(counts), int(np.flatnonzero(self.there == group)[0])
+        chances = np.array([one.without(there, own, cells) for one in self.surfaces])
+        self._refine(chances, there, own, cells)
+        # A record less makes a surface likelier by one over the chance that it gave that cell.
+        log_weights = self._log_weights(there)[:, None] - np.log(
+            chances[:, np.arange(len(cells)), cells]
+        )
+        log_weights -= logsumexp(log_weights, axis=0)
+        return np.asarray(np.einsum("jn,jnc->nc", np.exp(log_weights), chances))
+
+    def _refine(self, chances: Floats, there: Floats, own: int, cells: Indices) -> None:
+        """Correct chances of all surfaces by what the middle one says where the record is taken out
+        and the posterior found anew: of every cell of a small mask, else of the emptiest."""
+        middle = len(self.surfaces) // 2
+        surface, about = self.surfaces[middle], chances[middle].copy()
+        for row in np.flatnonzero(np.isin(cells, self._emptiest[own])):
+            exact = surface.expected(_less(there, own, int(cells[row])), np.array([own]))
+            chances[:, row] *= exact / about[row]
+        chances /= chances.sum(axis=2, keepdims=True)
+
+    @cached_property
+    def _emptiest(self) -> tuple[Indices, ...]:
+        """For each group in the fit the cells of which records are taken out one by one."""
+        C = self.offset.size
+        if C * self.there.size <= FEW:
+            return (np.arange(C),) * self.there.size
+        if C > MANY:
+            return (np.arange(0),) * self.there.size
+        fitted = self.counts[self.there]
+        lone = [np.where(row > 0, row, np.inf) for row in fitted]
+        near = self.surfaces[len(self.surfaces) // 2]
+        rates = near.posterior(fitted).mean - self.offset
+        order = (np.lexsort((rates[k], lone[k])) for k in range(len(fitted)))
+        return tuple(one[:EMPTIEST] for one in order)
 
     def draws(self, counts: Floats, number: int, rng: np.random.Generator) -> Floats:
         """Posterior draws of the fit as chances, none twice while there are others.
@@ -124,18 +127,6 @@ class SurfaceLaw:
             row /= row.sum(axis=1, keepdims=True)
         return out
 
-    def _expected(self, there: Floats, group: int) -> Floats:
-        """Expected chances given counts of the groups in the fit."""
-        own, some = np.flatnonzero(self.there == group), np.flatnonzero(there.sum(axis=1) > 0)
-        if not some.size:
-            chance = np.exp(self.offset - self.offset.max())
-            return np.asarray(chance / chance.sum())
-        found = self._posterior(there)
-        asked = own if own.size and there[own[0]].sum() > 0 else some
-        at = np.flatnonzero(np.isin(some, asked))
-        rates = np.sum([expected_rates(found, int(k)) for k in at], axis=0)
-        return np.asarray(rates / rates.sum())
-
     def _heard(self, counts: Floats) -> Floats:
         """Counts of the groups in the fit. Records of others, which have the chances of all
         together, count as some of the largest group."""
@@ -143,51 +134,38 @@ class SurfaceLaw:
         there[self._total.argmax()] += np.delete(counts, self.there, axis=0).sum(axis=0)
         return there
 
-    def _found(self, counts: Floats, group: int) -> tuple[CellPosterior, int]:
-        """The posterior given counts, and which of its groups this one is."""
-        there = self._heard(counts)
-        before = there[self.there < group].sum(axis=1) > 0
-        return self._posterior(there), int(before.sum())
-
-    def _posterior(self, there: Floats) -> CellPosterior:
-        """The posterior given counts of the groups in the fit, of those that have any."""
-        some = there.sum(axis=1) > 0
-        key = hashlib.sha256(np.ascontiguousarray(there, dtype=np.float64).tobytes()).digest()
-        if key not in self._kept:
-            model = self.model if some.all() else self.model.of_groups(some)
-            self._kept[key] = posterior(model, there[some], self._begin(there[some], some))
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return self._kept[key]
-
-    def _begin(self, counts: Floats, some: Truths) -> Floats | None:
-        """Where to look for the log intensities of some of the groups; None where unknown."""
-        fitted = self.counts[self.there]
-        if not fitted.any() or np.array_equal(counts, fitted):
-            return None
-        more = np.log(counts.sum(axis=1) / fitted[some].sum(axis=1))
-        return np.asarray(self._fitted[some] + more[:, None])
+    def _log_weights(self, there: Floats) -> Floats:
+        """Log posterior weights of the surfaces given counts, shape (J,)."""
+        if len(self.surfaces) == 1:
+            return np.zeros(1)
+        found = np.array([one.log_evidence(there) for one in self.surfaces]) - self._evidence
+        return np.asarray(found - logsumexp(found))
 
     @cached_property
-    def _fitted(self) -> Floats:
-        """Mean of the log intensities given the counts of the fit, shape (groups in the fit, C)."""
-        return self._posterior(self.counts[self.there]).mean
+    def _evidence(self) -> Floats:
+        """Log evidence of each surface for the counts of the fit, where their weights are equal."""
+        return np.array([one.log_evidence(self.counts[self.there]) for one in self.surfaces])
 
     @cached_property
-    def model(self) -> CellModel:
-        """The model with phi and sigma_sq held."""
-        fit = self.fit
-        sill, phi = (float(np.exp(np.log(fit.draws[n]).mean())) for n in ("sigma_sq", "phi"))
+    def surfaces(self) -> tuple[HeldSurface, ...]:
+        """The parts of the posterior of phi and sigma_sq, the middle one in the middle."""
+        fit, fitted = self.fit, self.counts[self.there]
+        parts = next((n for most, n in PARTS if self.offset.size <= most), 1)
         sites = fit.problem.unique_sites
-        R = sill * correlation(cdist(sites, sites), phi, fit.cov_model)
-        R[np.diag_indices_from(R)] += JITTER * sill
+        distance = cdist(sites, sites)
         flat = flat_columns(self._X)
         K, C = self._X.shape[:2]
         intercepts = np.broadcast_to(np.eye(K)[:, None], (K, C, K))
         X = np.concatenate([intercepts, self._X[:, :, ~flat]], axis=2)
         scale = np.array(fit.priors.beta_scale)[~flat]
         beta_precision = np.concatenate([np.zeros(K), 1.0 / scale**2])
-        return CellModel(inverse(R), self.offset, X, beta_precision)
+        out = []
+        for sill, phi in equal_parts(fit.draws["sigma_sq"], fit.draws["phi"], parts):
+            R = sill * correlation(distance, phi, fit.cov_model)
+            R[np.diag_indices_from(R)] += JITTER * sill
+            model = CellModel(inverse(R), self.offset, X, beta_precision)
+            out.append(HeldSurface(model, fitted))
+        return tuple(out)
 
     @cached_property
     def _X(self) -> Floats:
@@ -215,6 +193,11 @@ class OwnSurfaces:
 
     laws: tuple[SurfaceLaw | None, ...] = field(repr=False)
     offset: Floats = field(repr=False)
+
+    @property
+    def informed_by(self) -> str:
+        """See :class:`dsstan.models.intensity.cell_law.CellLaw`."""
+        return "group"
 
     def expected(self, counts: Floats, group: int) -> Floats:
         """See :class:`dsstan.models.intensity.cell_law.CellLaw`."""
@@ -253,6 +236,26 @@ def _emptied(counts: Floats, group: int) -> Floats:
     """The counts without a group."""
     out = counts.copy()
     out[group] = 0.0
+    return out
+
+
+def equal_parts(sigma_sq: Floats, phi: Floats, parts: int) -> list[tuple[float, float]]:
+    """Geometric means of sigma_sq and phi in parts of equal probability, in order.
+
+    Parameters
+    ----------
+    sigma_sq, phi
+        Draws, of one shape.
+    parts
+        By sigma_sq, and of each by phi, where that was free.
+    """
+    logs = np.log(np.stack([np.ravel(sigma_sq), np.ravel(phi)], axis=1))
+    by_phi = parts if np.ptp(logs[:, 1]) > 0 else 1
+    out = []
+    for part in np.array_split(logs[np.argsort(logs[:, 0], kind="stable")], parts):
+        for cell in np.array_split(part[np.argsort(part[:, 1], kind="stable")], by_phi):
+            sill, decay = np.exp(cell.mean(axis=0))
+            out.append((float(sill), float(decay)))
     return out
 
 

@@ -17,6 +17,7 @@ from dsstan.release.placed.verdict import conditions_of, placed_lines
 from dsstan.release.report.content import condition_items, notes_of
 from dsstan.release.report.rendering import environment
 from dsstan.release.verdicts import answer
+from dsstan.table.problem import Problem
 
 if TYPE_CHECKING:
     from plotnine import ggplot
@@ -61,7 +62,7 @@ def write_placed_report(
 
     copies = marked_release(release)[:_SHOWN]
     original, mask = marked(release.problem), release.intensity.mask
-    places = plot_places(original, copies, mask, value=release.problem.response)
+    places = plot_places(original, copies, mask, value=_modelled(release.problem))
     lines = placed_lines(release, assessment, accepted)
     page = (
         environment()
@@ -83,6 +84,12 @@ def write_placed_report(
     )
     write_private(folder / "report.html", page.encode("utf-8"))
     kept.curves.to_csv(folder / "utility.csv", index=False)
+
+
+def _modelled(problem: Problem) -> str:
+    """The response as it is modelled, such as ``log(price)``."""
+    name = problem.transform.name
+    return problem.response if name == "identity" else f"{name}({problem.response})"
 
 
 def _png(plot: ggplot) -> str:

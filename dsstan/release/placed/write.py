@@ -164,11 +164,27 @@ def _accepted(assessment: PlacesJudged | None, accept: bool, reason: str | None)
     if not accept:
         why = str(getattr(assessment, "why", "")) or "it misses a floor of places"
         raise DisclosureError(
-            f"{why}. Nothing was written: make wider cells, release fewer copies, hold back "
-            "more records of each cell, smooth more values, or accept it with accept_below_floor "
-            "and a reason (--accept-below-floor --reason TEXT)"
+            f"{why}. Nothing was written: {_remedies(assessment)}, or accept it with "
+            "accept_below_floor and a reason (--accept-below-floor --reason TEXT)"
         )
     return words
+
+
+def _remedies(assessment: PlacesJudged) -> str:
+    """What helps against the limits that are missed."""
+    if not isinstance(assessment, PlaceAssessment):
+        return "release fewer copies"
+    present, found = (bool(one.any()) for one in assessment.too_sure)
+    wider, narrower = "fewer and wider cells", "more and narrower cells"
+    cells = {(True, False): wider, (False, True): wider if assessment.addresses else narrower}
+    out = ["release fewer copies"] if present or found else []
+    out += [f"make {cells[present, found]}"] if (present, found) in cells else []
+    if present:
+        out.append("hold back more records of each cell")
+    values = assessment.values
+    if values is not None and values.verdict == "missed":
+        out.append("smooth more values, by a smaller threshold")
+    return ", ".join(out)
 
 
 def _write_public(

@@ -56,13 +56,12 @@ class Former:
     def __str__(self) -> str:
         if not self.releases + self.unjudged:
             return ""
-        several = self.releases + self.unjudged != 1
         out = (
             f"counted with {self.releases} former release{'s' if self.releases != 1 else ''} of "
             f"this table ({self.copies} cop{'ies' if self.copies != 1 else 'y'})"
         )
         if self.unjudged:
-            out += f", not with {self.unjudged} that {'were' if several else 'was'} never judged"
+            out += f", not with {self.unjudged} whose values are not counted"
         return out
 
     @property

@@ -17,10 +17,11 @@ from dsstan.models.result import Fit
 from dsstan.risk.assessment import Assessment, assess
 from dsstan.risk.floors import FloorLike
 from dsstan.risk.places.evidence import evidence_of
-from dsstan.risk.places.finding import Finding, of_group, spread
+from dsstan.risk.places.finding import Finding, by_cell, of_group, spread
 from dsstan.risk.places.known import KnownPlaces
 from dsstan.risk.places.presence import log_presence
 from dsstan.risk.places.result import EarlierPlaces, PlaceAssessment, rise_of_log_odds
+from dsstan.table.mask.points import at_no_address
 
 __all__ = ["assess_counts", "assess_places", "values_as_if_kept"]
 
@@ -42,8 +43,8 @@ def assess_places(
     presence
         Largest Bayes factor of presence allowed, above 1, such as 3.
     finding
-        Largest chance of the right address allowed, or of the right cell where the mask has no
-        addresses, such as 0.1.
+        Largest chance of the right address allowed, such as 0.1; of the right cell where the mask
+        has no addresses, and for records whose place is none of them.
     floor
         What an intruder of values must be left with, such as ``"10%"``, of the column drawn last;
         see :func:`values_as_if_kept`.
@@ -61,9 +62,10 @@ def assess_places(
     if floor is not None and not release.fits:
         raise InputError("a floor is about modelled values, and the release has none: leave it out")
     mask = release.intensity.mask
-    addresses = None
+    addresses, unlisted = None, np.zeros(release.problem.n_records, dtype=bool)
     if mask.addresses is not None:
         addresses = np.diff(mask.addresses_by_cell[1]).astype(np.float64)
+        unlisted = at_no_address(release.problem.sites, mask.addresses)
     unknown = 0
     if earlier is None:
         earlier, unknown = above.call("published_places", release.problem, release.tables)
@@ -80,6 +82,8 @@ def assess_places(
     values = None if floor is None else values_as_if_kept(release.fits[-1], release.copies, floor)
     return replace(
         found,
+        found=by_cell(found.found, unlisted),
+        unlisted=int(unlisted.sum()),
         index=release.problem.table.index,
         unknown=unknown,
         values=values,

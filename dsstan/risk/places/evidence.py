@@ -32,12 +32,16 @@ class Evidence:
         shape (n, C).
     log_factor
         Log ratio of the probability of all copies where that record is in each cell and that
-        without it, given how many records each copy has, shape (n, C).
+        without it, given how many records each copy has, shape (n, C); minus infinity in cells
+        that the release rules out.
+    certain
+        Whether the release could not be without that record, shape (n,).
     """
 
     pairs: Pairs
     prior: Floats = field(repr=False)
     log_factor: Floats = field(repr=False)
+    certain: Truths = field(repr=False)
 
     @property
     def posterior(self) -> Floats:
@@ -83,9 +87,13 @@ def evidence_of(known: KnownPlaces, released: Floats) -> list[Evidence]:
             factor += chances
     out = []
     for pairs, factor in zip(known.pairs, factors, strict=True):
-        factor[~_would_inform(known, pairs)] = 0.0
+        would = _would_inform(known, pairs)
+        factor[~would] = 0.0
+        only = _informs_alone(known, pairs)
+        # Of a group, or a table, that nobody informs there would be another release, or none.
+        factor[only[:, None] & (would == pairs.alone[:, None])] = -np.inf
         prior = known.law.without(known.everyone, pairs.group, pairs.cells)
-        out.append(Evidence(pairs, prior, factor))
+        out.append(Evidence(pairs, prior, factor, only & ~pairs.alone))
     return out
 
 
@@ -97,6 +105,13 @@ def _others(known: KnownPlaces, pairs: Pairs, counts: Floats) -> Floats:
     if not pairs.alone.all():
         out[~pairs.alone] = known.law.without(counts, pairs.group, pairs.cells[~pairs.alone])
     return out
+
+
+def _informs_alone(known: KnownPlaces, pairs: Pairs) -> Truths:
+    """Whether no other record informs what the law can't do without, shape (n,)."""
+    own, whole = known.informing[pairs.group].sum(), known.informing.sum()
+    others = {"nobody": np.inf, "table": whole, "group": own}[known.law.informed_by]
+    return np.asarray(others - ~pairs.alone == 0.0)
 
 
 def _would_inform(known: KnownPlaces, pairs: Pairs) -> Truths:

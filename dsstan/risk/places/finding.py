@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dsstan.core.arrays import Floats, Indices
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.risk.places.evidence import Evidence, evidence_of
 from dsstan.risk.places.known import KnownPlaces
 
-__all__ = ["Finding", "finding", "of_group", "spread"]
+__all__ = ["Finding", "by_cell", "finding", "of_group", "spread"]
 
 _TIE = 1e-9
 """Relative difference of chances that is rounding."""
@@ -64,6 +64,19 @@ def finding(known: KnownPlaces, released: Floats, addresses: Floats | None = Non
     """
     found = [of_group(evidence, addresses) for evidence in evidence_of(known, released)]
     return Finding(*(spread(known, column) for column in zip(*found, strict=True)))
+
+
+def by_cell(found: Finding, which: Truths) -> Finding:
+    """The search with the cell in place of the address for some records, shape (N,)."""
+    pairs = (
+        ("address", "cell"),
+        ("address_before", "cell_before"),
+        ("addresses", "as_likely"),
+        ("addresses_before", "as_likely_before"),
+    )
+    return replace(
+        found, **{a: np.where(which, getattr(found, c), getattr(found, a)) for a, c in pairs}
+    )
 
 
 def of_group(found: Evidence, addresses: Floats | None) -> tuple[Floats, ...]:

@@ -46,9 +46,8 @@ def log_presence(known: KnownPlaces, released: Floats, found: Evidence, number: 
         after, before = found.of_true_cell(found.posterior), found.of_true_cell(found.prior)
         return np.asarray(np.log(after) - np.log(before))
     k = found.pairs.group
-    return found.of_true_cell(found.log_factor) + log_number(
-        released[:, k].sum(axis=1), known.totals[k]
-    )
+    log_factor = np.where(found.certain, np.inf, found.of_true_cell(found.log_factor))
+    return log_factor + log_number(released[:, k].sum(axis=1), known.totals[k])
 
 
 def log_number(released: Floats, total: float) -> float:

@@ -97,6 +97,8 @@ class PlaceAssessment(Shown):
         The intruder of values, as if places had been kept; None where no floor was asked for.
     modelled
         Whether the copies have synthetic values: without a floor the release is NOT JUDGED.
+    unlisted
+        Records whose place is none of the addresses: the right cell counts for them.
     """
 
     known: KnownPlaces = field(repr=False)
@@ -115,6 +117,7 @@ class PlaceAssessment(Shown):
     unknown: int = 0
     values: Assessment | None = field(repr=False, default=None)
     modelled: bool = False
+    unlisted: int = 0
 
     @property
     def copies(self) -> int:
@@ -147,6 +150,13 @@ class PlaceAssessment(Shown):
         return self.places != "moved"
 
     @property
+    def right_place(self) -> str:
+        """What ``finding`` is about."""
+        if not self.addresses or self.unlisted == self.known.n_records:
+            return "cell"
+        return f"address (cell for {self.unlisted} at none)" if self.unlisted else "address"
+
+    @property
     def verdict(self) -> str:
         """MET, MISSED or NOT JUDGED."""
         values = None if self.values is None else self.values.verdict.upper()
@@ -170,15 +180,15 @@ class PlaceAssessment(Shown):
         if self.floor is None:
             return NO_LIMIT
         present, found = self.too_sure
-        n, missed, out = self.known.n_records, list[str](), list[str]()
+        n, missed, open_, out = self.known.n_records, list[str](), list[str](), list[str]()
         if self.unknown:
             several = "s" if self.unknown > 1 else ""
-            out.append(
+            open_.append(
                 f"{self.unknown} earlier release{several} of this table published its places or "
                 f"{'were' if several else 'was'} not assessed: what all tell is not known"
             )
         if self.presence is not None and not self.presence_hidden:
-            out.append(NO_PRESENCE)
+            open_.append(NO_PRESENCE)
         elif present.any():
             missed.append(
                 f"the Bayes factor of presence is above {self.presence:g} for {present.sum()} of "
@@ -187,7 +197,7 @@ class PlaceAssessment(Shown):
         elif self.presence is not None:
             out.append(f"no Bayes factor of presence is above {self.presence:g}")
         if self.finding is not None:
-            what = "address" if self.addresses else "cell"
+            what = self.right_place
             limit = chance_per_cent(self.finding)
             if found.any():
                 already = int(np.sum(self.chance_before[found] > self.finding * _ABOVE))
@@ -198,16 +208,16 @@ class PlaceAssessment(Shown):
             else:
                 out.append(f"no chance of the right {what} is above {limit}")
         if self.unbounded:
-            out.append(
+            open_.append(
                 "what an earlier release of another fit and this one say together of a place is "
                 "estimated, not bounded"
             )
         if self.modelled and self.values is None:
-            out.append("values are not judged without a floor")
+            open_.append("values are not judged without a floor")
         if self.values is not None:
-            which = missed if self.values.verdict.upper() == MISSED else out
+            which = {MISSED: missed, NOT_JUDGED: open_}.get(self.values.verdict.upper(), out)
             which.append(f"of values, as if places were kept, {self.values.why}")
-        return "; ".join([*missed, *out])
+        return "; ".join([*missed, *open_, *out])
 
     @cached_property
     def log_odds(self) -> Floats:
@@ -280,6 +290,7 @@ class PlaceAssessment(Shown):
             "copies": self.copies,
             "earlier_releases": self.earlier,
             "earlier_not_known": self.unknown,
+            "at_no_address": self.unlisted,
             "largest_bayes_factor_allowed": self.presence,
             "largest_chance_allowed": self.finding,
             "presence_hidden": self.presence_hidden,
@@ -339,6 +350,7 @@ class PlaceAssessment(Shown):
                     chance_per_cent,
                 ),
                 Part(self.table(one), f"Finding, chance of the right {one} after", chance_per_cent),
+                *(self._cells() if self.addresses else ()),
                 Part(
                     self.table(f"{of}_as_likely_before", low=True),
                     f"{of.capitalize()} at least as likely as the right one, before",
@@ -353,6 +365,21 @@ class PlaceAssessment(Shown):
             ),
         )
 
+    def _cells(self) -> tuple[Part | str, ...]:
+        """The chance of the right cell beside that of the address."""
+        stages = {"before": "cell_before", "after": "cell"}
+        parts = (
+            Part(self.table(name), f"Chance of the right cell {when}", chance_per_cent)
+            for when, name in stages.items()
+        )
+        if not self.unlisted:
+            return tuple(parts)
+        return (
+            *parts,
+            f"The place of {self.unlisted} of {self.known.n_records} records is at no address of "
+            "the list: the chance of the right cell counts for them.",
+        )
+
 
 NO_LIMIT = "no limit was asked for, of presence, finding or values"
 NO_PRESENCE = (
@@ -360,9 +387,9 @@ NO_PRESENCE = (
     "out: no limit on presence can be judged"
 )
 NOT_MEASURED = (
-    "Not measured: what values and covariates say of the place, what is learnt of several persons "
-    "at once, and, where there is a surface, that its range and strength were estimated from the "
-    "table."
+    "Not measured: what values and covariates say of the place and of who is there, what is learnt "
+    "of several persons at once, and, where there is a surface, that its range and strength were "
+    "estimated from the table."
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
 
-from dsstan.core.arrays import Floats, Indices
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.core.errors import CoordinateError, DsstanWarning, InputError, TableError, describe_rows
 from dsstan.table.geo import planar
 from dsstan.table.mask.grid import MOST, cells_aimed, centres_of, check_size, numbers_of, width_for
@@ -78,7 +78,7 @@ def _check_list(addresses: Floats, problem: Problem) -> str:
     Warns of that, and where records live at no address.
     """
     sites = problem.unique_sites
-    away = cKDTree(addresses).query(sites)[0] > NEAR_ADDRESS * float(np.ptp(sites, axis=0).max())
+    away = at_no_address(sites, addresses)
     there = int(np.sum(~away))
     if 2 * there > len(addresses):
         warnings.warn(
@@ -91,11 +91,18 @@ def _check_list(addresses: Floats, problem: Problem) -> str:
     if away.any():
         warnings.warn(
             f"{int(away.sum())} of {len(sites)} places of the table are at no address of the list: "
-            "for their records a chance of the right address says nothing; read that of the cell",
+            "for their records the chance of the right cell counts in place of the address's. Take "
+            "the coordinates of the list where a record lives at one of its addresses",
             DsstanWarning,
             stacklevel=3,
         )
     return "addresses"
+
+
+def at_no_address(sites: Floats, addresses: Floats) -> Truths:
+    """Whether each of n places is at none of the addresses, shape (n,)."""
+    near = NEAR_ADDRESS * float(np.ptp(sites, axis=0).max())
+    return np.asarray(cKDTree(addresses).query(sites)[0] > near)
 
 
 def mask_of_table(
