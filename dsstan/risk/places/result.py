@@ -217,6 +217,8 @@ class PlaceAssessment(Shown):
         if self.values is not None:
             which = {MISSED: missed, NOT_JUDGED: open_}.get(self.values.verdict.upper(), out)
             which.append(f"of values, as if places were kept, {self.values.why}")
+        if self.modelled and (self.presence, self.finding) != (None, None):
+            out.append("by places alone, as what a known value says of its place is not counted")
         return "; ".join([*missed, *open_, *out])
 
     @cached_property
@@ -388,8 +390,7 @@ NO_PRESENCE = (
 )
 NOT_MEASURED = (
     "Not measured: what values and covariates say of the place and of who is there, what is learnt "
-    "of several persons at once, and, where there is a surface, that its range and strength were "
-    "estimated from the table."
+    "of several persons at once, and that somebody is not there."
 )
 
 
