@@ -12,8 +12,9 @@ from dsstan.cli.screens import say, show_lines
 from dsstan.cli.session import document, emit
 from dsstan.copies.places.result import MOVED, PlacedRelease
 from dsstan.core.display import chance_per_cent
-from dsstan.release.placed.verdict import placed_lines
-from dsstan.release.verdicts import FREE, answer
+from dsstan.models.checks.conditions import CONDITIONS
+from dsstan.release.placed.verdict import placed_lines, unmet
+from dsstan.release.verdicts import FREE, NAMED, answer
 from dsstan.risk.places.result import PlaceAssessment
 
 __all__ = ["placed_screen", "print_placed"]
@@ -65,6 +66,10 @@ def placed_screen(
     verdicts = placed_lines(release, found, accepted)
     said = answer(verdicts)
     lines = [part for v in verdicts for part in wrapped(str(v), COLOURS[v.severity])]
+    if target is None:  # no report has these words
+        for name in unmet(release)[:NAMED]:
+            words = CONDITIONS.get(name.partition(" ")[0], "not met")
+            lines += wrapped(f"  {name}: {words}", COLOURS["warning"], indent=4)
     lines += [ScreenLine(said, "bold")]
     for text in (_places_line(release), *_risk_lines(release, found), _columns_line(release)):
         lines += wrapped(text)
@@ -107,9 +112,10 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
     cell = ""
     if found.addresses:
         after, alone = found.found.cell.max(), found.found.cell_before.max()
-        width = release.intensity.mask.width
+        width, unit = release.intensity.mask.width, f"{release.problem.unit}s"
         cell = (
-            f"; their cell, {width:.3g} wide, {chance_per_cent(after)} ({chance_per_cent(alone)})"
+            f"; their cell, {width:.3g} {unit} wide, {chance_per_cent(after)} "
+            f"({chance_per_cent(alone)})"
         )
     lines = [
         f"Somebody who knows a person and everybody else finds their {what} with a chance of "

@@ -103,6 +103,10 @@ def test_a_limit_that_is_missed_ends_with_five_and_writes_nothing(inside, here):
     assert made.returncode == 5
     assert "DISCLOSURE: MISSED" in made.stdout
     assert "Do not publish as it is" in made.stdout
+    assert "guessable-seed: the seed was given and is so short" in " ".join(made.stdout.split())
+    assert "0.01%" in made.stdout
+    assert "0.01%" not in made.stderr  # the screen has said why
+    assert "dsstan: Nothing was written: " in made.stderr
     assert not (here / "out").exists()
 
 
@@ -112,6 +116,10 @@ def test_without_a_mask_the_error_says_what_to_type(inside, here):  # noqa: F811
     assert "--mask area.gpkg" in made.stderr
     assert "--mask table" in made.stderr
     assert made.stderr.count("\n") == 1
+    for option in ("--mask", "--addresses"):
+        lost = inside(*MOVED, "--out", "out", option, "nosuch.csv")
+        assert lost.returncode == 2
+        assert f"{option} nosuch.csv" in lost.stderr
 
 
 @pytest.mark.filterwarnings("default:the mask is drawn from the table")
@@ -124,15 +132,21 @@ def test_a_mask_of_the_table_is_taken_in_words_and_warns(inside, here):  # noqa:
 
 
 def test_a_population_of_several_columns_lies_at_the_addresses_of_a_file(inside, here):  # noqa: F811
-    (here / "job.toml").write_text(JOB)
+    asked = '\nfloor = "0.1%"\naccept_below_floor = true\nreason = "a test"\n[[steps]]'
+    (here / "job.toml").write_text(JOB.replace("\n[[steps]]", asked, 1))
     planned = inside("run", "job.toml", "--dry-run")
     assert planned.returncode == 0, planned.stderr
     assert "population" in planned.stdout
     assert not (here / "out").exists()
     made = inside("run", "job.toml")
     assert made.returncode == 0, made.stderr
-    assert "every column" in inside("inspect", "out").stdout
     release = read_release(here / "out")
+    shown = inside("inspect", "out").stdout
+    assert "every column" in shown
+    sizes = [len(copy) for copy in release]
+    assert f"200, 3 copies with {min(sizes)} to {max(sizes)} records" in shown
+    summary = json.loads((here / "out" / "confidential" / "summary.json").read_text())
+    assert summary["places_at_risk"]["values_as_if_kept"]["floor"]["asked"] == "0.1%"
     assert list(release.copies[0].columns) == ["x", "y", "kind", "size", "price"]
     listed = {tuple(row) for row in addresses().to_numpy()}
     for copy in release:
@@ -150,6 +164,55 @@ def test_a_dry_run_says_what_will_not_be_judged_and_refuses_columns_that_nothing
     lacking = inside("synthesise", *MODEL, *QUICK, "--places", "population", *asked)
     assert lacking.returncode == 2
     assert "takes 'size', which a synthetic population" in lacking.stderr
+
+
+def test_a_dry_run_says_what_small_groups_and_cells_will_do(inside, here):  # noqa: F811
+    table = homes(200)
+    table.loc[0, "kind"] = "barn"
+    table.to_csv("homes.csv", index=False)
+    (here / "job.toml").write_text(JOB.replace("cells = 30", "cells = 600"))
+    planned = " ".join(inside("run", "job.toml", "--dry-run").stdout.split())
+    assert "groups 3 smallest group 1 " in planned
+    assert "% of the records are lonely" in planned
+    assert "groups of one record (barn)" in planned
+    assert "right address with a chance of at most" in planned
+    assert "coordinate units lonely" in planned
+
+
+def test_a_dry_run_says_which_published_releases_leave_a_limit_unjudged(inside, here):  # noqa: F811
+    asked = (*MOVED, "--mask", "area.gpkg", "--cells", "36", "--no-report")
+    assert inside(*asked, "--out", "out").returncode == 0
+    assert inside("publish", "out", "--to", "public", "--accept", "a test").returncode == 0
+    again = (*asked, "--finding", "0.5", "--floor", "10%", "--out", "again", "--dry-run")
+    planned = " ".join(inside(*again).stdout.split())
+    assert "NOT JUDGED: what earlier releases with synthetic places (1)" in planned
+
+
+KEPT_PLACES = (
+    'places = "population"\naddresses = "addresses.csv"\ncells = 30\nsurface = "none"\n'
+    'places_groups = ["kind"]\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (KEPT_PLACES, "", "where places are kept, no intruder"),
+        ('"log(price) ~ size + x"', '"size ~ x"\noutcome = "poisson"', "of which no intruder"),
+        ("seed = 5", "seed = 5\nattribution = 0.5", "a job with steps has none"),
+    ],
+)
+def test_a_floor_above_the_steps_is_refused_where_nothing_is_judged(
+    inside,  # noqa: F811
+    here,
+    old,
+    new,
+    message,
+):
+    (here / "job.toml").write_text(JOB.replace(old, new).replace("seed", 'floor = "10%"\nseed'))
+    refused = inside("run", "job.toml", "--dry-run")
+    assert refused.returncode == 2
+    assert message in refused.stderr
 
 
 def test_a_floor_judges_values_as_if_places_were_kept(inside, here):  # noqa: F811

@@ -206,12 +206,10 @@ def test_a_chain_names_what_each_column_was_drawn_given(tmp_path):
     table = homes()
     sizes = prepare(table, "size ~ x", coords=("x", "y"), distance="planar")
     prices = home_problem(table)
-    release = synthesise_population(
-        home_intensity(prices, unit_mask()),
-        (home_fit(sizes), home_fit(prices)),
-        3,
-        groups=("kind",),
-    )
+    intensity, fits = home_intensity(prices, unit_mask()), (home_fit(sizes), home_fit(prices, 50))
+    with pytest.raises(InputError, match="step 2: 60 copies need as many posterior draws"):
+        synthesise_population(intensity, fits, 60, groups=("kind",), accept_few_draws=True)
+    release = synthesise_population(intensity, fits, 3, groups=("kind",))
     steps = read_release(release.write(tmp_path / "out")).metadata["chain"]
     assert [step["given"] for step in steps] == [["x"], ["x", "size"]]
 

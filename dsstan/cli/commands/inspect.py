@@ -85,6 +85,7 @@ def inspect_release(folder: Path) -> dict[str, Any]:
 def _public(release: PublicRelease) -> dict[str, Any]:
     """What the public part says of itself."""
     metadata = release.metadata
+    sizes = [len(copy) for copy in release]
     keys = ("software", "synthetic_column", "records", "copies", "model", "rounding")
     return {
         **{key: metadata[key] for key in keys},
@@ -94,6 +95,7 @@ def _public(release: PublicRelease) -> dict[str, Any]:
         "chain": metadata["chain"],
         "survey_weights": release.survey_weights,
         "places": metadata.get("places"),
+        "copy_records": [min(sizes), max(sizes)],
     }
 
 
@@ -272,7 +274,12 @@ def _show_public(found: Mapping[str, Any]) -> None:
     model = public["model"]
     say(f"{'Release:':<13}{found['path']} ({' and '.join(found['parts'])})")
     made = f"made by {public['software']}"
-    _line("Records", f"{public['records']}, {public['copies']} copies, {made}")
+    low, high = public["copy_records"]
+    each = f" with {low} to {high} records" if low < high else ""
+    whole = found["steward"].get("records") if found["confidential"] else None
+    records = whole or (low if low == high else None)
+    head = "" if records is None else f"{records}, "
+    _line("Records", f"{head}{public['copies']} copies{each}, {made}")
     _line("Synthetic", _synthetic(public))
     if public["places"] is not None:
         _line("Places", f"{public['places']['kind']}, {public['places']['at']}")

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from dsstan.analysis.places.marked import marked, marked_release
 from dsstan.analysis.places.utility import PlaceUtility, place_utility
-from dsstan.cli.dry_run.plan import Plan
+from dsstan.cli.dry_run.placed import placed_plan
 from dsstan.cli.options import Run, Source, TableFile, Writing, check_table
 from dsstan.cli.phases import PLACED_PHASES, phases
 from dsstan.cli.placed_screen import print_placed
 from dsstan.cli.session import SESSION
 from dsstan.copies.options import ReleaseOptions
-from dsstan.copies.placed import FROM_TABLE, PlacesOptions, check_columns, draw_placed
-from dsstan.copies.places.result import MOVED, POPULATION, PlacedRelease
+from dsstan.copies.placed import PlacesOptions, check_columns, draw_placed
+from dsstan.copies.places.result import POPULATION, PlacedRelease
 from dsstan.copies.protect import prepare_release
 from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import DisclosureError, InputError
 from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed
 from dsstan.core.spelling import spelled
-from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.acceptance import check_reason
 from dsstan.release.copy_files import format_for
 from dsstan.release.placed.write import write_placed
@@ -34,10 +31,8 @@ from dsstan.release.reading import needed_columns, read_table
 from dsstan.release.whole_folder import check_target
 from dsstan.risk.floors import as_floor
 from dsstan.risk.places.assessment import assess_places
-from dsstan.risk.places.result import MISSED, NO_LIMIT, NO_PRESENCE, PlaceAssessment
+from dsstan.risk.places.result import MISSED, PlaceAssessment
 from dsstan.table.formulas.formula import parse
-from dsstan.table.mask.mask import Mask
-from dsstan.table.problem import Problem
 
 _DESCRIBED = 20_000
 """Records up to which a release is described by its curves: each looks at all near pairs."""
@@ -48,7 +43,6 @@ __all__ = [
     "addresses_of",
     "check_placed",
     "judge_and_write",
-    "placed_plan",
     "synthesise_placed",
     "write_and_print",
 ]
@@ -80,7 +74,8 @@ def synthesise_placed(
             plan = placed_plan([problem], options, places, mask, writing)
         else:
             model = StepModel()
-            runs = [(model.fit_of(problem, options), options)]
+            run = partial(model.fit_of(problem, options), covariance=options.covariance)
+            runs = [(run, options)]
             release = draw_placed(runs, problem, places, mask, root_seed(options.seed))
             found, refused = judge_and_write(release, writing, places)
     if how.dry_run:
@@ -93,6 +88,10 @@ def addresses_of(source: TableFile, places: PlacesOptions) -> pd.DataFrame | Non
     """The table of the file of addresses, written as the table is; None where there is none."""
     if places.addresses is None:
         return None
+    if not places.addresses.exists():
+        raise InputError(
+            f"there is no file with addresses: {spelled('addresses', str(places.addresses))}"
+        )
     same = places.addresses.suffix == source.table.suffix
     return read_table(places.addresses, dialect=source.dialect if same else None)
 
@@ -119,40 +118,6 @@ def check_placed(options: ReleaseOptions, writing: Writing) -> None:
             raise InputError(f"{spelled(name, given)} {why}: leave it out")
     if options.missing != "refuse":
         raise InputError(f"{spelled('missing', options.missing)} {other}: leave it out")
-
-
-def placed_plan(
-    problems: Sequence[Problem],
-    options: ReleaseOptions,
-    places: PlacesOptions,
-    mask: Mask,
-    writing: Writing,
-) -> Plan:
-    """What a run would do.
-
-    Raises CoordinateError or InputError where the records do not suit the mask.
-    """
-    known = replace(places, surface="none").intensity(problems[-1], mask)
-    what: dict[str, Any] = {
-        "records": problems[0].n_records,
-        "sites": problems[0].n_sites,
-        "places": places.places,
-        "cells": mask.n_cells,
-        "cell_width": float(f"{mask.width:.3g}"),
-        "lonely": int(known.lonely.sum()),
-        "copies": options.copies,
-        "values": "not judged: --floor 10% has them judged" if writing.floor is None else None,
-        "folder": str(check_target(writing.out_folder)),
-        "models": [problem.formula for problem in problems],
-    }
-    warnings = []
-    if (places.presence, places.finding, writing.floor) == (None, None, None):
-        warnings.append(f"DISCLOSURE will be NOT JUDGED: {NO_LIMIT}")
-    elif places.presence is not None and places.places == MOVED:
-        warnings.append(f"DISCLOSURE will be NOT JUDGED: {NO_PRESENCE}")
-    if mask.source == FROM_TABLE:
-        warnings.append(f"mask-from-table: {CONDITIONS['mask-from-table']}")
-    return Plan(what, None, "a release with synthetic places is not rehearsed", tuple(warnings))
 
 
 def judge_and_write(
@@ -211,5 +176,7 @@ def write_and_print(
         as_json=how.as_json,
         verbose=how.verbose,
     )
-    if refused is not None:
+    if refused is not None and how.as_json:
         raise refused
+    if refused is not None:  # the screen has said why
+        raise DisclosureError(str(refused).removeprefix(f"{found.why}. "))

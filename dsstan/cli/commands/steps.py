@@ -11,9 +11,9 @@ from dsstan.cli.commands.placed import (
     addresses_of,
     check_placed,
     judge_and_write,
-    placed_plan,
     write_and_print,
 )
+from dsstan.cli.dry_run.placed import placed_plan
 from dsstan.cli.dry_run.plan import Plan
 from dsstan.cli.job import arguments_of
 from dsstan.cli.options import (
@@ -38,6 +38,7 @@ from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import InputError, named
 from dsstan.core.progress import phase
 from dsstan.core.seeds import root_seed
+from dsstan.release.acceptance import check_reason
 from dsstan.release.copy_files import format_for
 from dsstan.release.reading import needed_columns
 from dsstan.release.whole_folder import check_target
@@ -49,7 +50,8 @@ _HEAD = signature_of(
     "table coords out_folder sep decimal thousands encoding na layer crs distance survey_weights "
     "household copies seed engine format chains warmup samples adapt_delta accept_failed strict "
     "publish accept_proxy csv_text no_report workdir ledger time places mask addresses cells "
-    "surface held_back places_groups number accept_place presence finding",
+    "surface held_back places_groups number accept_place presence finding "
+    "floor accept_below_floor reason",
     *(Source, ReleaseOptions, Writing, PlacesOptions, Run),
 )
 """What stands above the steps."""
@@ -66,23 +68,15 @@ NO_SUCH_LAW = {"bounds": "range = [0, inf] keeps copies within it"}
 """Keys that a job might be thought to have, and what to do instead."""
 
 _OF_STEPS = "it belongs into a step, below [[steps]]"
-_NOT_HERE = "a job with steps has none: no intruder is assessed there, and no gap is drawn"
+_NO_GAP = "a job with steps draws no gap"
+_NO_INTRUDER = "a job with steps has none"
+_OF_PLACES = ("floor", "accept_below_floor", "reason")
+"""Keys above the steps that have no meaning where places are kept."""
 _ELSEWHERE = {
     **NO_SUCH_LAW,
     **dict.fromkeys(_STEP.parameters, _OF_STEPS),
-    **dict.fromkeys(
-        (
-            "missing",
-            "imputations",
-            "hide_gaps",
-            "floor",
-            "attribution",
-            "accept_below_floor",
-            "reason",
-            "absolute",
-        ),
-        _NOT_HERE,
-    ),
+    **dict.fromkeys(("missing", "imputations", "hide_gaps"), _NO_GAP),
+    **dict.fromkeys(("attribution", "absolute"), _NO_INTRUDER),
     "by_row_groups": "a job with steps reads the whole table",
 }
 """Keys that do not stand above the steps, and why."""
@@ -113,6 +107,12 @@ def run_chain(content: Mapping[str, Any], path: Path, how: Run) -> None:
     if places.synthetic:
         _run_placed(head, steps, writing, places, how)
         return
+    for name in _OF_PLACES:
+        if name in content:
+            raise InputError(
+                f"{path.name} has the key {name!r} here: where places are kept, no intruder is "
+                "assessed in a job with steps, so leave it out"
+            )
     names = [step.name for step in steps]
     with phases(["reading"] if how.dry_run else ["reading", *names, "writing"]):
         problems = _prepared(head, steps)
@@ -140,9 +140,16 @@ def _run_placed(
 ) -> None:
     """Make the release with synthetic places that a job with steps describes."""
     target, options = check_target(writing.out_folder), steps[-1].options
+    check_reason(writing.accept_below_floor, writing.reason)
     for step in steps:
         with named(step.name):
             check_placed(step.options, writing)
+    last = steps[-1]
+    if writing.floor is not None and last.model.outcome != "gaussian":
+        raise InputError(
+            f"a floor is about the column drawn last, and {last.name} has the outcome "
+            f"{last.model.outcome!r}, of which no intruder is computed: leave the floor out"
+        )
     with phases(("reading",) if how.dry_run else PLACED_PHASES):
         problems = _prepared(head, steps, places.columns)
         with phase("reading"):

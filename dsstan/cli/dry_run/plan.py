@@ -71,7 +71,8 @@ class Plan:
                 if words:  # none where every record shares its place
                     say(f"  {'other thresholds':<{width}}  {words}, in {self.what['unit']}s")
             elif value is not None and key not in ("programs", "unit"):  # for scripts
-                say(f"  {key.replace('_', ' '):<{width}}  {_words(value)}")
+                unit = f" {self.what['unit']}s" if key == "cell_width" else ""
+                say(f"  {key.replace('_', ' '):<{width}}  {_words(value)}{unit}")
         if self.estimate is None:
             say(f"Time and memory can't be estimated: {self.reason}", "yellow")
             return
