@@ -147,6 +147,7 @@ def test_a_population_of_several_columns_lies_at_the_addresses_of_a_file(inside,
     assert f"200, 3 copies with {min(sizes)} to {max(sizes)} records" in shown
     summary = json.loads((here / "out" / "confidential" / "summary.json").read_text())
     assert summary["places_at_risk"]["values_as_if_kept"]["floor"]["asked"] == "0.1%"
+    assert "floor judges the last one alone" in summary["disclosure_reason"]
     assert list(release.copies[0].columns) == ["x", "y", "kind", "size", "price"]
     listed = {tuple(row) for row in addresses().to_numpy()}
     for copy in release:

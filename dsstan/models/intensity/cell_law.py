@@ -20,9 +20,11 @@ class CellLaw(Protocol):
 
     @property
     def informed_by(self) -> str:
-        """Whose informing records the law can't do without: ``"nobody"``, ``"table"`` or
-        ``"group"``. A group, or a table, that has none is released by another law, or not at all,
-        so that a release shows that there is one."""
+        """``"table"`` or ``"group"`` where each must have an informing record, else ``"nobody"``.
+
+        One that has none is released by another law, or not at all, so that a release shows that
+        there is one.
+        """
         ...
 
     def expected(self, counts: Floats, group: int) -> Floats:

@@ -87,7 +87,7 @@ def assess_places(
         index=release.problem.table.index,
         unknown=unknown,
         values=values,
-        modelled=bool(release.fits),
+        modelled=len(release.fits),
     )
 
 

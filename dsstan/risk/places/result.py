@@ -96,7 +96,8 @@ class PlaceAssessment(Shown):
     values
         The intruder of values, as if places had been kept; None where no floor was asked for.
     modelled
-        Whether the copies have synthetic values: without a floor the release is NOT JUDGED.
+        How many columns have synthetic values. A floor judges those of the last one: without it, or
+        with further ones, the release is NOT JUDGED.
     unlisted
         Records whose place is none of the addresses: the right cell counts for them.
     """
@@ -116,7 +117,7 @@ class PlaceAssessment(Shown):
     alone: EarlierPlaces | None = field(repr=False, default=None)
     unknown: int = 0
     values: Assessment | None = field(repr=False, default=None)
-    modelled: bool = False
+    modelled: int = 0
     unlisted: int = 0
 
     @property
@@ -165,7 +166,7 @@ class PlaceAssessment(Shown):
         unjudged = self.unknown > 0 or values == NOT_JUDGED
         if self.presence is not None and not self.presence_hidden:
             unjudged = True
-        unjudged |= self.unbounded or (self.modelled and self.values is None)
+        unjudged |= self.unbounded or self.modelled > int(self.values is not None)
         return MET if self.floor is not None and not unjudged else NOT_JUDGED
 
     @property
@@ -214,6 +215,8 @@ class PlaceAssessment(Shown):
             )
         if self.modelled and self.values is None:
             open_.append("values are not judged without a floor")
+        elif self.modelled > 1:
+            open_.append("of several modelled columns the floor judges the last one alone")
         if self.values is not None:
             which = {MISSED: missed, NOT_JUDGED: open_}.get(self.values.verdict.upper(), out)
             which.append(f"of values, as if places were kept, {self.values.why}")
