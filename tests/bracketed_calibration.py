@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 N, PHI = 12, 4.0
 CUTS = (-0.7, 0.8)
 PRIORS = ds.Priors(beta_scale=(1.0, 1.0), sigma=1.0, tau=0.7)
-SAMPLER: dict[str, Any] = {"chains": 1, "warmup": 250, "samples": 500, "engine": "embedded"}
+SAMPLER: dict[str, Any] = {"chains": 1, "samples": 500}
 FLAGGED, ORDINARY = N - 1, 8
 NAMES = ("beta_0", "beta_1", "sigma_sq", "tau_sq", "w", "w, flagged")
 

@@ -12,7 +12,7 @@ import pandas as pd
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
 from dsstan.core.seeds import root_seed
-from dsstan.covariance.approximations import EXACT, Covariance, choose_covariance
+from dsstan.covariance.approximations import EXACT, Covariance, Vecchia, choose_covariance
 from dsstan.covariance.base import SpatialModel
 from dsstan.covariance.correlation import correlation_code
 from dsstan.covariance.most_likely import Ties
@@ -240,6 +240,16 @@ def covariance_for(
             'covariance="exact"'
         )
     return chosen
+
+
+def refuse_process(covariance: str | Covariance | None, what: str) -> None:
+    """Raise InputError if it is neither the exact covariance nor Vecchia's; ``what`` fits."""
+    chosen = choose_covariance("auto" if covariance is None else covariance, 0)
+    if chosen.approximate and not isinstance(chosen, Vecchia):
+        raise InputError(
+            f"{what} has the exact covariance and Vecchia's, not {chosen}: give "
+            'covariance="exact" or covariance="vecchia"'
+        )
 
 
 def program_of(

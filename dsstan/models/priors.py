@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import gammaln
 
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
@@ -154,6 +155,17 @@ def check_variance(kind: str) -> None:
     """Refuse a prior of variances that there is none of."""
     if kind not in ("half-normal", "inverse-gamma"):
         raise InputError(f'variance must be "half-normal" or "inverse-gamma", got {kind!r}')
+
+
+def log_variance_density(log_v: float, kind: str, pair: tuple[float, float]) -> float:
+    """Log prior density of the log of a variance, given its kind and its two numbers."""
+    if kind == "half-normal":
+        scale = pair[0]
+        value = 0.5 * log_v - 0.5 * np.exp(log_v) / scale**2
+        return float(value - np.log(scale) - 0.5 * np.log(2.0 * np.pi))
+    shape, scale = pair
+    value = shape * np.log(scale) - gammaln(shape) - shape * log_v
+    return float(value - scale * np.exp(-log_v))
 
 
 def coefficient_scales(given: float | Sequence[float] | None, wide: Floats) -> tuple[float, ...]:

@@ -171,8 +171,8 @@ def test_beyond_its_limits_a_fit_has_fewer_draws_and_vecchia_and_so_has_the_rest
 ):
     monkeypatch.setattr("dsstan.covariance.approximations.EXACT_LIMIT", 20)
     problem = square(30)
-    monkeypatch.setattr("dsstan.models.counts.fit.MANY", 20)
-    monkeypatch.setattr("dsstan.models.counts.fit.FEWER", 30)
+    monkeypatch.setattr("dsstan.models.counts.runs.MANY", 20)
+    monkeypatch.setattr("dsstan.models.counts.runs.FEWER", 30)
     short = {"chains": 2, "warmup": 10, "seed": 1, "progress": False}
     free = fit_counts(problem, **short)
     assert (free.covariance, free.settings.samples) == (Vecchia(), 30)

@@ -9,6 +9,7 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.cases_brackets import PHI, simulate
 from bracketed_calibration import calibrate_truncated, copy_differences, judge
 from parity.cases import inputs
 from parity.golden import FOLDER
@@ -95,7 +96,7 @@ def test_log_density_is_scipy_s_on_both_engines(density_engine, tiny, cuts):
 
 def truncated(problem, cuts, **given):
     """A fit of the truncated likelihood, long enough to compare."""
-    common = {"likelihood": "truncated", "phi": 4.0, "seed": 3, "warmup": 500, "samples": 1000}
+    common = {"likelihood": "truncated", "phi": 4.0, "seed": 3, "samples": 1000}
     return fit_bracketed(problem, cuts, progress=False, **{**common, **given})
 
 
@@ -106,7 +107,7 @@ def divergent(fit):
 
 
 def test_one_infinite_bracket_has_the_gaussian_posterior(tiny):
-    ours = truncated(tiny, [], engine="embedded", samples=1500)
+    ours = truncated(tiny, [], samples=1500)
     alone = ds.own_weights(tiny, np.zeros(tiny.n_records))
     with pytest.warns(DsstanWarning, match="no record is flagged"):
         gaussian = ds.fit(
@@ -115,16 +116,74 @@ def test_one_infinite_bracket_has_the_gaussian_posterior(tiny):
     assert_same_posterior(scalars(ours), scalars(gaussian))
 
 
-@pytest.mark.nightly("statistics on the second engine")
-def test_both_engines_have_one_posterior_and_draw_in_the_bracket(cmdstan_home, tiny, cuts):
-    weights = ds.own_weights(tiny, (np.arange(tiny.n_records) == tiny.n_records - 1).astype(float))
-    fits = [truncated(tiny, cuts, weights=weights, engine=e) for e in ("embedded", "cmdstan")]
-    assert not [f.engine for f in fits if divergent(f)]
-    first, second = (
-        {**scalars(f), **{f"w_{k}": f.draws["w"][:, :, k] for k in (0, 11, tiny.n_sites - 1)}}
-        for f in fits
+def by_stan(problem, cuts, *, phi, a=None, engine="embedded", warmup=500, samples=1500):
+    """Draws of the parameters and of w at three sites from the Stan program itself."""
+    A = np.ones(problem.n_records) if a is None else 1.0 - np.asarray(a)
+    priors = ds.Priors().resolve(problem.y, problem.X, problem.d_max)
+    free = [] if phi is not None else [float(np.sqrt(np.prod(priors.phi_bounds)))]
+    start = np.linalg.lstsq(problem.X, problem.y, rcond=None)[0]
+    init = {"beta": start, "sigma_sq": priors.sigma[0] ** 2, "tau_sq": priors.tau[0] ** 2}
+    init |= {"phi_free": free, "z": np.zeros(problem.n_sites)}
+    drawn = get_engine(engine).sample(
+        Program("bracketed"),
+        bracketed_data(problem, find_brackets(problem, cuts), A, priors, phi),
+        settings=SamplerSettings(4, warmup, samples, adapt_delta=0.95, metric="diag_e"),
+        seed=11,
+        inits=[init] * 4,
     )
-    assert_same_posterior(first, second)
+    return compared({n: drawn[n] for n in ("beta", "sigma_sq", "tau_sq", "phi", "w")}, phi)
+
+
+def compared(draws, phi):
+    """What is compared of draws: every parameter, and w at three sites."""
+    found = {f"beta_{j}": draws["beta"][:, :, j] for j in range(draws["beta"].shape[2])}
+    found |= {name: draws[name] for name in ("sigma_sq", "tau_sq")}
+    found |= {f"w_{k}": draws["w"][:, :, k] for k in (0, 11, draws["w"].shape[2] - 1)}
+    return found if phi is not None else {**found, "phi": draws["phi"]}
+
+
+def test_the_sampler_has_the_posterior_of_the_program(density_engine, tiny, cuts):
+    a = (np.arange(tiny.n_records) == tiny.n_records - 1).astype(float)
+    fit = truncated(tiny, cuts, weights=ds.own_weights(tiny, a))
+    assert fit.engine == "dsstan"
+    theirs = by_stan(tiny, cuts, phi=4.0, a=a, engine=density_engine)
+    assert_same_posterior(compared(fit.draws, 4.0), theirs)
+
+
+def hard(kind, n=40):
+    """A table that one of the two finds hard, and its cuts."""
+    rng = np.random.default_rng(8)
+    sites = rng.uniform(size=(n, 2))
+    distances = np.hypot(*(sites[:, None] - sites[None]).T)
+    tau = 0.05 if kind == "weak nugget" else 0.5
+    w = np.linalg.cholesky(np.exp(-5.0 * distances) + 1e-9 * np.eye(n)) @ rng.standard_normal(n)
+    x = rng.standard_normal(n)
+    y = 2.0 + 0.5 * x + w + tau * rng.standard_normal(n)
+    if kind == "one outlier":
+        y[0] += 8.0
+    cuts = [-30.0, 30.0] if kind == "wide brackets" else list(np.quantile(y, [0.3, 0.7]))
+    table = pd.DataFrame({"u": sites[:, 0], "v": sites[:, 1], "x": x, "y": y})
+    return ds.prepare(table, "y ~ x", coords=("u", "v")), cuts
+
+
+@pytest.mark.nightly("long chains of a program whose gradient factors a matrix")
+@pytest.mark.filterwarnings("ignore:all records are in one:dsstan.core.errors.DsstanWarning")
+@pytest.mark.parametrize("kind", ["wide brackets", "weak nugget", "one outlier"])
+def test_hard_tables_have_the_posterior_of_the_program_with_phi_free(kind):
+    problem, cuts = hard(kind)
+    fit = truncated(problem, cuts, phi=None, samples=2000)
+    assert_same_posterior(
+        compared(fit.draws, None), by_stan(problem, cuts, phi=None, warmup=1000, samples=3000)
+    )
+
+
+@pytest.mark.nightly("long chains of two hundred records")
+def test_the_table_of_speeds_has_the_posterior_of_the_program():
+    problem, cuts = simulate(200, 1)
+    fit = truncated(problem, cuts, phi=PHI)
+    assert_same_posterior(
+        compared(fit.draws, PHI), by_stan(problem, cuts, phi=PHI, warmup=1000, samples=4000)
+    )
 
 
 def test_the_program_draws_copies_in_their_bracket(sampling_engine, tiny, cuts):
@@ -170,7 +229,7 @@ def test_copies_follow_scipy_s_truncated_normal(tiny, cuts):
 def held_fit(problem, cuts, samples, w, *, beta, tau_sq):
     """A truncated fit whose every draw is one point."""
     shape = (1, samples)
-    made = truncated(problem, cuts, engine="embedded", chains=1, warmup=20, samples=20)
+    made = truncated(problem, cuts, chains=1, warmup=20, samples=20)
     draws = {
         "beta": np.broadcast_to(beta, (*shape, 2)),
         "sigma_sq": np.ones(shape),
@@ -233,10 +292,8 @@ def test_the_truncated_posterior_is_that_of_jags():
             tau=own["root"],
             r_bounds=tuple(own["r_bounds"]),
         ),
-        engine="embedded",
         chains=2,
         samples=800,
-        warmup=300,
         seed=6,
         progress=False,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import cKDTree
 
-from dsstan.core.arrays import Floats
+from dsstan.core.arrays import Floats, Indices
 from dsstan.covariance.vecchia.factor_kernels import conditional_weights
 from dsstan.covariance.vecchia.kernels import PARALLEL
 from dsstan.covariance.vecchia.neighbours import Neighbours
 from dsstan.covariance.vecchia.statistics import VecchiaStatistics
 
-__all__ = ["AROUND", "krige", "universal_kriging"]
+__all__ = ["AROUND", "around_places", "krige", "universal_kriging"]
 
 AROUND = 60
 """Records that a place is predicted from, on all its sides."""
@@ -45,6 +45,24 @@ def krige(
     """
     if r > 0.0:
         sites, values, own = _by_site(sites, values, r if own is None else own - 1.0 + r, r)
+    near, weights, _ = around_places(places, sites, phi=phi, r=r, code=code, around=around, own=own)
+    return np.asarray((weights * values[near]).sum(axis=1))
+
+
+def around_places(
+    places: Floats,
+    sites: Floats,
+    *,
+    phi: float,
+    r: float,
+    code: int,
+    around: int = AROUND,
+    own: Floats | None = None,
+) -> tuple[Indices, Floats, Floats]:
+    """The nearest sites of places, their weights, and the variances given them, of 1.
+
+    Shapes (q, m), (q, m) and (q,); arguments as of :func:`krige`, the sites distinct.
+    """
     m = min(around, len(sites))
     near = cKDTree(sites).query(places, k=np.arange(1, m + 1), workers=-1)[1]
     # Places come after all sites; only their own weights are asked for.
@@ -57,8 +75,8 @@ def krige(
     if own is not None:
         variances[: used.size] = own[used]
     with PARALLEL:
-        weights, _ = conditional_weights(both, ones, variances, earlier, phi, r, code)
-    return np.asarray((weights[used.size :] * values[near]).sum(axis=1))
+        weights, left = conditional_weights(both, ones, variances, earlier, phi, r, code)
+    return near, np.asarray(weights[used.size :]), np.asarray(left[used.size :])
 
 
 def universal_kriging(

@@ -12,10 +12,11 @@ from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.protection import PROTECTIONS, protection_of
 from dsstan.engines import SamplerSettings
-from dsstan.models.arguments import check_arguments, covariance_for, unrestricted_start
+from dsstan.models.arguments import check_arguments, refuse_process, unrestricted_start
 from dsstan.models.brackets.limits import Brackets, find_brackets
 from dsstan.models.brackets.result import BracketedFit, TruncatedFit
 from dsstan.models.brackets.truncated import fit_truncated
+from dsstan.models.counts.runs import correction_check, usual_lengths
 from dsstan.models.finish import finish_fit
 from dsstan.models.fit import fit
 from dsstan.models.held import only_in_fit
@@ -64,8 +65,8 @@ def fit_bracketed(
     priors: Priors | None = None,
     engine: str = "auto",
     chains: int = SamplerSettings.chains,
-    warmup: int = SamplerSettings.warmup,
-    samples: int = SamplerSettings.samples,
+    warmup: int | None = None,
+    samples: int | None = None,
     adapt_delta: float = SamplerSettings.adapt_delta,
     max_treedepth: int = SamplerSettings.max_treedepth,
     nodes: tuple[int, int] | None = None,
@@ -90,20 +91,25 @@ def fit_bracketed(
     likelihood
         ``"plain"``, the default: the Gaussian fit, and only the copies are cut.
         ``"truncated"``: each record's bracket is taken as given, with the normalising constant
-        of its normal; it learns little of the variances, and takes longer.
+        of its normal; it learns little of the variances.
     weights, gamma, start, phi
         As of :func:`dsstan.fit`: without weights the fit is unrestricted; with them phi is held,
         at ``phi`` or at the posterior median of ``start``, an unrestricted fit with the same
         brackets. An unrestricted fit of the truncated likelihood takes ``start`` (of either
-        likelihood) or ``phi`` too and then holds phi; with neither phi is free, which needs a
-        Cholesky factor a gradient.
+        likelihood) or ``phi`` too and then holds phi; with neither phi is free.
     protection
         As of :func:`dsstan.fit`. The truncated likelihood knows ``"paper"`` only.
     covariance
-        ``"exact"``, which is also ``"auto"``: copies within brackets have no approximation.
-    nodes
-        As of :func:`dsstan.fit`; the truncated likelihood has none.
-    cov_model, priors, engine, chains, warmup, samples, adapt_delta, max_treedepth, seed, progress
+        ``"exact"``, ``"vecchia"`` or a :class:`dsstan.covariance.approximations.Vecchia`;
+        ``"auto"`` is exact up to 2000 informing records.
+    warmup, samples
+        Iterations a chain before and after it settles. Of ``"plain"`` by default those of
+        :func:`dsstan.fit`; of ``"truncated"`` those of
+        :func:`dsstan.models.counts.fit.fit_counts`: 100, and 1000 or beyond 300 sites 500.
+    engine, adapt_delta, max_treedepth, nodes
+        As of :func:`dsstan.fit`, for ``"plain"``; the truncated likelihood is sampled in this
+        process, without Stan.
+    cov_model, priors, chains, seed, progress
         As of :func:`dsstan.fit`.
 
     Returns
@@ -139,12 +145,19 @@ def fit_bracketed(
         **{"weights": weights, "gamma": gamma, "protection": protection, "phi": phi},
         **{"cov_model": cov_model, "priors": priors, "seed": seed, "progress": progress},
     }
-    sampler = SamplerSettings(chains, warmup, samples, adapt_delta, max_treedepth)
+    usual = usual_lengths(problem) if likelihood == "truncated" else SamplerSettings()
+    sampler = SamplerSettings(
+        chains,
+        usual.warmup if warmup is None else warmup,
+        usual.samples if samples is None else samples,
+        adapt_delta,
+        max_treedepth,
+    )
     if likelihood == "plain":
-        exact = covariance_for(covariance, start, problem.n_records, exact_only="fit_bracketed")
+        refuse_process(covariance, "fit_bracketed")
         found = fit(
             problem,
-            covariance=exact,
+            covariance=covariance,
             nodes=nodes,
             engine=engine,
             start=None if start is None else start.gaussian,
@@ -166,11 +179,19 @@ def fit_bracketed(
         covariance=covariance,
         alone=("start", "phi", "protection"),
         outcome=None,
-        exact_only="fit_bracketed",
         **common,
     )
-    run = fit_truncated(request, kept, engine=engine)
-    return finish_fit(TruncatedFit, request, run, notes=notes, brackets=kept)
+    refuse_process(request.covariance, "fit_bracketed")
+    task, run, corrected = fit_truncated(request, kept)
+    return finish_fit(
+        TruncatedFit,
+        request,
+        run,
+        checks=correction_check(corrected),
+        watched={"log_likelihood": task.log_likelihood(run.draws)},
+        notes=notes,
+        brackets=kept,
+    )
 
 
 def _check_start(

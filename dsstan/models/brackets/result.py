@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, cast
 
 import numpy as np
 from scipy.linalg import pinvh
 from scipy.spatial.distance import cdist
 
-from dsstan.core.arrays import Floats, Truths
+from dsstan.core.arrays import Floats, Indices, Truths
 from dsstan.covariance.base import Parameters
-from dsstan.covariance.correlation import correlation
-from dsstan.covariance.latent import LatentModel
+from dsstan.covariance.correlation import correlation, correlation_code
+from dsstan.covariance.vecchia.kriging import around_places
 from dsstan.models.brackets.limits import Brackets
 from dsstan.models.brackets.truncation import truncated_normal
-from dsstan.models.posterior import parameters_at
+from dsstan.models.posterior import latent_model, parameters_at
 from dsstan.models.predictive import Predictive
 from dsstan.models.result import Fit
 
@@ -117,8 +117,9 @@ class BracketedPredictive(Predictive):
 
     def prepare(self) -> None:
         """The law of w given y."""
-        assert self.fit.gaussian is not None
-        self.model = LatentModel(self.fit.gaussian)
+        self.given_others = lru_cache(maxsize=1)(self._given_others)  # phi is held where A is 0
+        if self.fit.gaussian is not None:
+            self.model = latent_model(self.fit.gaussian)
 
     @property
     def label(self) -> bytes:
@@ -139,18 +140,29 @@ class BracketedPredictive(Predictive):
         return np.asarray(silent & (self.carried == 1.0) & ~informed[site])
 
     def prior_given_others(self, p: Parameters, w: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of w of the lone records given w of all others, each (lone,)."""
-        problem = self.fit.problem
+        """Mean and variance of w of the lone records given w of all others, each (lone,).
+
+        Under Vecchia's approximation given the nearest of them.
+        """
+        near, weights, left = self.given_others(p.phi)
+        return (weights * w[near]).sum(axis=1), p.sigma_sq * np.maximum(left, 0.0)
+
+    def _given_others(self, phi: float) -> tuple[Indices, Floats, Floats]:
+        """Records that stand for other sites, their weights, and the variances left, of 1."""
+        problem, fit = self.fit.problem, self.fit
         own = problem.site_index[self.lone]
         first = np.unique(problem.site_index, return_index=True)[1]
         rest = np.setdiff1d(np.arange(problem.n_sites), own)
-        R = correlation(
-            cdist(problem.unique_sites, problem.unique_sites), p.phi, self.fit.cov_model
-        )
-        gain = R[np.ix_(own, rest)] @ pinvh(R[np.ix_(rest, rest)])
-        m = gain @ w[first[rest]]
-        v = p.sigma_sq * (1.0 - np.sum(gain * R[np.ix_(own, rest)], axis=1))
-        return m, np.maximum(v, 0.0)
+        sites, others = problem.unique_sites[own], problem.unique_sites[rest]
+        if fit.covariance.approximate:
+            code = correlation_code(fit.cov_model)
+            near, weights, left = around_places(sites, others, phi=phi, r=0.0, code=code)
+            return first[rest][near], weights, left
+        R = correlation(cdist(others, others), phi, fit.cov_model)
+        cross = correlation(cdist(sites, others), phi, fit.cov_model)
+        weights = cross @ pinvh(R)
+        near = np.broadcast_to(first[rest], weights.shape)
+        return near, weights, 1.0 - np.sum(weights * cross, axis=1)
 
     def effect_at(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """The spatial effect of one draw at all records, shape (N,)."""
@@ -185,9 +197,6 @@ class BracketedPredictive(Predictive):
 
 class TruncatedPredictive(BracketedPredictive):
     """The same with the draws of w that the sampler made."""
-
-    def prepare(self) -> None:
-        """Nothing: the draws hold w."""
 
     def effect_at(self, chain: int, iteration: int, rng: np.random.Generator) -> Floats:
         """The spatial effect of one draw at all records, shape (N,)."""

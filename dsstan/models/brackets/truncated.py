@@ -1,38 +1,46 @@
-"""The truncated likelihood of brackets: data, starting values and the run."""
+"""The truncated likelihood of brackets: its run, and the data of the program that states it."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
 
 from dsstan.core.arrays import Floats
 from dsstan.covariance.correlation import correlation_code
-from dsstan.engines import get_engine
+from dsstan.models.brackets.likelihood import TruncatedNormal, TruncatedPriors
 from dsstan.models.brackets.limits import Brackets
-from dsstan.models.finish import Run, run_program
+from dsstan.models.counts.runs import LatentTask
+from dsstan.models.finish import Run
 from dsstan.models.priors import ResolvedPriors
 from dsstan.models.request import Request
-from dsstan.models.starts import Begin, Pick, point_near
 from dsstan.table.problem import Problem
 
-_LOG = logging.getLogger("dsstan")
 
+def fit_truncated(request: Request, kept: Brackets) -> tuple[LatentTask, Run, float]:
+    """Sample it by :mod:`dsstan.models.counts.laplace`, the value a law of eta = X beta + A w.
 
-def fit_truncated(request: Request, kept: Brackets, *, engine: str) -> Run:
-    """Run ``bracketed.stan``."""
-    problem, priors, runner = request.problem, request.priors, get_engine(engine)
-    _LOG.info("%s, truncated: program bracketed on %s", request.label, runner.name)
-    return run_program(
-        request,
-        "bracketed",
-        bracketed_data(problem, kept, request.A, priors, request.phi_held, request.cov_model),
-        _near_least_squares(problem, priors),
-        runner=runner,
-        names=("beta", "sigma_sq", "tau_sq", "w"),
-        latent=problem.n_sites,
+    Returns what was sampled, the run, and the smallest share of any chain's steps to the exact
+    covariance that were accepted.
+    """
+    problem = request.problem
+    X, y = problem.X, problem.y
+    away = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
+    task = LatentTask(
+        problem=problem,
+        law=TruncatedNormal(kept.low_modelled, kept.high_modelled),
+        shift=np.zeros(problem.n_records),
+        A=request.A,
+        cov_model=request.cov_model,
+        covariance=request.covariance,
+        priors=TruncatedPriors(request.priors, float(np.mean(away**2))),
+        held=request.phi_held,
+        settings=request.settings,
+        seed=request.seed,
+        label=request.label,
+        progress=request.progress,
     )
+    return task, *task.laplace()
 
 
 def bracketed_data(
@@ -65,19 +73,3 @@ def bracketed_data(
         **priors.stan_data(),
         "draw_latent": 1,
     }
-
-
-def _near_least_squares(problem: Problem, priors: ResolvedPriors) -> Begin:
-    """Points of the untruncated model: draws of the start, else about least squares."""
-    X, y = problem.X, problem.y
-    b = np.asarray(np.linalg.lstsq(X, y, rcond=None)[0], dtype=np.float64)
-    variance = float(np.sum((y - X @ b) ** 2)) / max(1, y.size - b.size)
-    se: Floats = np.sqrt(variance * np.diag(np.linalg.pinv(X.T @ X)))
-    low, high = priors.phi_bounds
-
-    def begin(rng: np.random.Generator, pick: Pick) -> dict[str, Any]:
-        point = point_near(rng, pick(), (b, se, variance), priors)
-        phi = np.sqrt(low * high) * np.exp(rng.uniform(-0.5, 0.5))
-        return {**point, "phi": float(np.clip(phi, low, high))}
-
-    return begin

@@ -16,11 +16,11 @@ from dsstan.core.errors import InputError
 from dsstan.covariance.approximations import Covariance, Vecchia
 from dsstan.covariance.base import Parameters
 from dsstan.engines import SamplerSettings
-from dsstan.models.arguments import check_arguments
+from dsstan.models.arguments import check_arguments, refuse_process
 from dsstan.models.counts.input import check_counts, read_offset
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
 from dsstan.models.counts.priors import CountPriors, ResolvedCountPriors
-from dsstan.models.counts.runs import Task, correction_check
+from dsstan.models.counts.runs import Task, correction_check, usual_lengths
 from dsstan.models.finish import finish_fit
 from dsstan.models.predictive import Predictive
 from dsstan.models.result import Fit
@@ -31,11 +31,6 @@ __all__ = ["CountFit", "CountPriors", "fit_counts"]
 
 
 SAMPLERS = ("auto", "laplace", "nuts")
-WARMUP = {"laplace": 100, "nuts": SamplerSettings.warmup}
-"""Iterations of warm-up by default."""
-MANY, FEWER = 300, 500
-"""Sites beyond which so many draws a chain are kept by default: each costs more, and fills more of
-the memory."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -244,13 +239,11 @@ def fit_counts(
         raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}")
     method = "laplace" if sampler == "auto" else sampler
     _check_start(start, outcome, offset, offset_is)
-    if samples is None:
-        fewer = method == "laplace" and problem.n_sites > MANY
-        samples = FEWER if fewer else SamplerSettings.samples
+    usual = usual_lengths(problem) if method == "laplace" else SamplerSettings()
     settings = SamplerSettings(
         chains,
-        WARMUP[method] if warmup is None else warmup,
-        samples,
+        usual.warmup if warmup is None else warmup,
+        usual.samples if samples is None else samples,
         adapt_delta,
         max_treedepth,
         "diag_e",
@@ -301,11 +294,7 @@ def _check_covariance(covariance: Covariance, method: str) -> None:
             'sampler="nuts" runs the Stan program, which has the exact covariance: give '
             'covariance="exact", or leave sampler out'
         )
-    if covariance.approximate and not isinstance(covariance, Vecchia):
-        raise InputError(
-            f"fit_counts has the exact covariance and Vecchia's, not {covariance}: give "
-            'covariance="exact" or covariance="vecchia"'
-        )
+    refuse_process(covariance, "fit_counts")
 
 
 def _check_start(start: Fit | None, *model: str | None) -> None:

@@ -189,8 +189,8 @@ def _gap(correction: ExactCorrection | None, model: WhitenedModel, state: _State
     """Log density of w under the exact covariance less that of the Vecchia process."""
     if correction is None:
         return 0.0
-    log_phi, log_sigma_sq = map(float, state.theta[:2])
-    return correction(log_phi, float(np.exp(log_sigma_sq)), state.x[model.P :])
+    log_sigma_sq, _ = model.outcome.scales(state.theta)
+    return correction(float(state.theta[0]), float(np.exp(log_sigma_sq)), state.x[model.P :])
 
 
 def sample(

@@ -1,7 +1,7 @@
 """The outcomes of :func:`dsstan.models.counts.fit.fit_counts`: likelihoods, links and draws.
 
-All functions take the linear predictor eta, shape (N,), and the log of the dispersion, which
-only the negative binomial uses. Log likelihoods keep all constants.
+All functions take the linear predictor eta, shape (N,), and the log of the dispersion, which of
+them only the negative binomial uses. Log likelihoods keep all constants.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import expit, gammaln
 
 from dsstan.core.arrays import Floats
+from dsstan.table.problem import Problem
 
 MOST = 1e15
 """Largest mean of a count that is drawn; beyond, the count is the mean itself."""
@@ -24,6 +25,16 @@ class Outcome:
     program: ClassVar[str]
     label: ClassVar[str]
     dispersed: ClassVar[bool] = False
+    dispersion: ClassVar[str] = "size"
+    """Name of the dispersion among the draws, where there is one."""
+
+    def response(self, problem: Problem) -> Floats:
+        """The response as it is modelled, shape (N,)."""
+        return problem.original()
+
+    def scales(self, theta: Floats) -> tuple[Floats, Floats]:
+        """log sigma_sq and the log dispersion, 0 without one, at theta, shape (..., q)."""
+        return theta[..., 1], theta[..., 2] if self.dispersed else np.zeros(theta.shape[:-1])
 
     def start(self, y: Floats) -> Floats:
         """A value of eta near each record, shape (N,)."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import gammaln
 
 from dsstan.core.arrays import Floats
 from dsstan.models.counts.outcomes import Outcome
@@ -16,6 +15,7 @@ from dsstan.models.priors import (
     check_variance,
     coefficient_scales,
     decay_range,
+    log_variance_density,
     variance_pair,
     wide_scales,
 )
@@ -121,15 +121,7 @@ class ResolvedCountPriors:
 
     def log_prior(self, theta: Floats, *, held: bool) -> float:
         """Log density of (log phi, log sigma_sq, log size) but for the cuts' constants."""
-        log_v = float(theta[1])
-        if self.variance == "half-normal":
-            scale = self.sigma[0]
-            value = 0.5 * log_v - 0.5 * np.exp(log_v) / scale**2
-            value -= np.log(scale) + 0.5 * np.log(2.0 * np.pi)
-        else:
-            shape, scale = self.sigma
-            value = shape * np.log(scale) - gammaln(shape) - shape * log_v
-            value -= scale * np.exp(-log_v)
+        value = log_variance_density(float(theta[1]), self.variance, self.sigma)
         if not held:
             value += theta[0] - np.log(self.phi_bounds[1] - self.phi_bounds[0])
         if self.size is not None:

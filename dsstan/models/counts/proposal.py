@@ -25,11 +25,11 @@ Pilot = tuple[Floats, Floats]
 
 COARSE = {2: (7, 12), 3: (5, 7, 7)}
 """Nodes over the whole range, in log phi, log sigma_sq and the log dispersion, by dimension."""
-FINE = {2: (12, 12), 3: (8, 8, 7)}
+FINE = {2: (12, 12), 3: (7, 7, 10)}
 """Chebyshev nodes over the part that matters."""
 CELLS = {2: 160, 3: 48}
 """Cells of the histogram in each direction."""
-DROP = 12.0
+DROP = 9.0
 """What lies so far below the mode in log density counts as not mattering."""
 ANYWHERE = 0.03
 """Share of proposals that are uniform over the whole range: the chain can reach all of it."""
@@ -37,6 +37,8 @@ CLIMB = 60
 """Most points on the way from the best coarse node to the top."""
 REACH = 5.5
 """The part that matters has so many sds of a quadratic at the top on either side, or one step."""
+ZOOMS, WIDE = 2, 4.0
+"""A box wider than so many reaches is looked at again, by a grid of its own, at most so often."""
 PILOT = (32, 3)
 """Draws of z at one theta that correct the approximation at the others, and turns between."""
 PILOT_KICKS = 6
@@ -286,16 +288,23 @@ def build_proposal(
     cells = tuple(1 if n == 1 else CELLS[q] for n in shape)
     total = math.prod(coarse_shape) + CLIMB + math.prod(shape)
     surface = _Surface(model, log_prior, workers, advance, total)
-    axes = [np.linspace(low[k], high[k], n) for k, n in enumerate(coarse_shape)]
-    coarse = _grid(axes)
-    values, modes = surface.on(axes, model.start)
-    step = np.array([axis[1] - axis[0] if axis.size > 1 else 0.0 for axis in axes])
+    coarse, values, modes, step = _on_grid(surface, low, high, coarse_shape, model.start)
     best = int(np.argmax(values))
     top, height, mode, sds = surface.climb(coarse[best], modes[best], step, low, high)
-    matters = coarse[values > max(height, values.max()) - DROP]
-    reach = np.minimum(REACH * sds, step)
-    ends = np.vstack([matters - step, matters + step, top - reach, top + reach])
-    box_low, box_high = np.maximum(ends.min(axis=0), low), np.minimum(ends.max(axis=0), high)
+
+    def that_matters(points: Floats, values: Floats, step: Floats) -> tuple[Floats, Floats]:
+        matters = points[values > max(height, values.max()) - DROP]
+        reach = np.minimum(REACH * sds, step)
+        ends = np.vstack([matters - step, matters + step, top - reach, top + reach])
+        return np.maximum(ends.min(axis=0), low), np.minimum(ends.max(axis=0), high)
+
+    box_low, box_high = that_matters(coarse, values, step)
+    for _ in range(ZOOMS):
+        # Steps as long as the whole of a narrow top: what matters is but a part of the box.
+        if np.all(box_high - box_low <= WIDE * REACH * sds):
+            break
+        near, values, _, step = _on_grid(surface, box_low, box_high, coarse_shape, mode)
+        box_low, box_high = that_matters(near, values, step)
     middle, half = 0.5 * (box_low + box_high), 0.5 * (box_high - box_low)
     nodes = [middle[k] + half[k] * _nodes(n) for k, n in enumerate(shape)]
     pilot = run_pilot(model, model.mode_frame(top, mode))
@@ -316,6 +325,15 @@ def build_proposal(
         coarse=coarse,
         coarse_modes=modes,
     )
+
+
+def _on_grid(
+    surface: _Surface, low: Floats, high: Floats, shape: tuple[int, ...], x: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Points (K, q) of an even grid over a box, values, modes, and the steps of the grid (q,)."""
+    axes = [np.linspace(low[k], high[k], n) for k, n in enumerate(shape)]
+    step = np.array([axis[1] - axis[0] if axis.size > 1 else 0.0 for axis in axes])
+    return _grid(axes), *surface.on(axes, x), step
 
 
 def _grid(axes: list[Floats]) -> Floats:

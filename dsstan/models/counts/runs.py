@@ -1,11 +1,11 @@
-"""The two ways to sample a model of counts, and what the verdict on them looks at."""
+"""How latent models are sampled, the second way of counts, and what verdicts on them look at."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from dsstan.models.request import Request
 from dsstan.models.starts import Begin, Pick
 from dsstan.table.problem import Problem
 
+WARMUP = 100
+"""Iterations before the kept ones by default: chains start in the approximate posterior."""
+MANY, FEWER = 300, 500
+"""Sites beyond which so many draws a chain are kept by default: each costs more, and fills more of
+the memory."""
 NO_EFFECT = 0.03
 """sigma, in units of its prior's scale, below which there is next to no spatial effect."""
 LEANING, STUCK = 0.05, 0.5
@@ -39,9 +44,23 @@ NEAR_EXACT = (20, 30, 45, 65, 90)
 are near enough, or the last."""
 
 
+class ThetaPriors(Protocol):
+    """The priors as the package's own sampler asks for them."""
+
+    @property
+    def beta_scale(self) -> tuple[float, ...]:
+        """Standard deviations of the coefficients' normal priors, P of them."""
+
+    def theta_range(self, held: float | None) -> tuple[Floats, Floats]:
+        """Ends of theta, equal in log phi where that is held."""
+
+    def log_prior(self, theta: Floats, *, held: bool) -> float:
+        """Log prior density of theta but for a constant."""
+
+
 @dataclass(frozen=True)
-class Task:
-    """What both samplers need."""
+class LatentTask:
+    """A latent model to sample, of any outcome."""
 
     problem: Problem
     law: Outcome
@@ -49,7 +68,7 @@ class Task:
     A: Floats
     cov_model: str
     covariance: Covariance
-    priors: ResolvedCountPriors
+    priors: ThetaPriors
     held: float | None
     settings: SamplerSettings
     seed: int
@@ -61,7 +80,7 @@ class Task:
         p = self.problem
         return WhitenedModel(
             self.law,
-            p.original(),
+            self.law.response(p),
             self.shift,
             np.asarray(p.X),
             self.A,
@@ -121,14 +140,15 @@ class Task:
                 advance=advance,
             )
         theta = np.stack([c.theta for c in chains])
+        log_sigma_sq, log_size = self.law.scales(theta)
         draws = {
             "beta": np.stack([c.beta for c in chains]),
-            "sigma_sq": np.exp(theta[:, :, 1]),
+            "sigma_sq": np.exp(log_sigma_sq),
             "phi": np.full(theta.shape[:2], self.held) if held else np.exp(theta[:, :, 0]),
             "w": np.stack([c.w for c in chains]),
         }
         if self.law.dispersed:
-            draws["size"] = np.exp(theta[:, :, 2])
+            draws[self.law.dispersion] = np.exp(log_size)
         stats = np.stack([c.sampler for c in chains])
         run = Run(
             draws,
@@ -142,6 +162,23 @@ class Task:
             details=tuple(float(c.kicks) for c in chains),
         )
         return run, min(c.corrected for c in chains)
+
+    def log_likelihood(self, draws: Mapping[str, Floats]) -> Floats:
+        """Log likelihood of each draw, shape (chains, samples); it moves with every w."""
+        p, y = self.problem, self.law.response(self.problem)
+        out = np.empty(draws["sigma_sq"].shape)
+        for index in np.ndindex(*out.shape):
+            eta = self.shift + p.X @ draws["beta"][index] + self.A * draws["w"][index][p.site_index]
+            size = float(draws[self.law.dispersion][index]) if self.law.dispersed else 1.0
+            out[index] = self.law.log_likelihood(y, eta, float(np.log(size)))
+        return out
+
+
+@dataclass(frozen=True)
+class Task(LatentTask):
+    """A model of counts to sample, by either sampler."""
+
+    priors: ResolvedCountPriors
 
     def nuts(self, engine: str, request: Request) -> tuple[Run, float]:
         """The Stan program, w a parameter that is not centred."""
@@ -209,15 +246,11 @@ class Task:
             "no-spatial-effect",
         )
 
-    def log_likelihood(self, draws: Mapping[str, Floats]) -> Floats:
-        """Log likelihood of each draw, shape (chains, samples); it moves with every w."""
-        p, y = self.problem, self.problem.original()
-        out = np.empty(draws["sigma_sq"].shape)
-        for index in np.ndindex(*out.shape):
-            eta = self.shift + p.X @ draws["beta"][index] + self.A * draws["w"][index][p.site_index]
-            size = float(draws["size"][index]) if self.law.dispersed else 1.0
-            out[index] = self.law.log_likelihood(y, eta, float(np.log(size)))
-        return out
+
+def usual_lengths(problem: Problem) -> SamplerSettings:
+    """Settings with the usual number of iterations of :meth:`LatentTask.laplace`."""
+    samples = FEWER if problem.n_sites > MANY else SamplerSettings.samples
+    return SamplerSettings(warmup=WARMUP, samples=samples)
 
 
 def correction_check(accepted: float) -> list[Check]:

@@ -4,12 +4,13 @@ The model, for N records at m sites::
 
     y_i ~ p(y_i | eta_i),   eta = offset + X beta + A w[site],   w ~ N(0, sigma_sq R(phi))
 
-theta is (log phi, log sigma_sq), and the log of the dispersion where the outcome has one. w is a
-Vecchia process (:mod:`dsstan.covariance.vecchia.site_process`). Given data it is nearly one again,
-so that at each theta Laplace's approximation (Tierney and Kadane 1986) is a map from z to
-x = (beta, w), built of sparse triangular factors, under which z is nearly N(0, I) and nearly
-independent of theta, however informative the data are. The determinant of the map is exact: only
-its usefulness rests on the approximation.
+theta is (log phi, log sigma_sq), and the log of the dispersion where the outcome has one, unless
+the outcome has other coordinates for the variances. w is a Vecchia process
+(:mod:`dsstan.covariance.vecchia.site_process`). Given data it is nearly one again, so that at each
+theta Laplace's approximation (Tierney and Kadane 1986) is a map from z to x = (beta, w), built of
+sparse triangular factors, under which z is nearly N(0, I) and nearly independent of theta, however
+informative the data are. The determinant of the map is exact: only its usefulness rests on the
+approximation.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Frame:
         B and the variances of w given the data and beta.
     slope
         By how much w falls where a coefficient rises, shape (m, P).
-    root
-        Lower Cholesky factor of the precision of beta, shape (P, P).
+    root, unroot
+        Lower Cholesky factor of the precision of beta, and its inverse, shapes (P, P).
     log_det
         Log determinant of the map from z to x.
     log_scale
@@ -67,6 +68,7 @@ class Frame:
     given: Weights
     slope: Floats
     root: Floats
+    unroot: Floats
     log_det: float
     log_scale: float
 
@@ -145,9 +147,9 @@ class WhitenedModel:
 
     def frame(self, theta: Floats, centre: Floats) -> Frame:
         """The frame at one theta about one x, a function of the arguments alone."""
-        log_size = float(theta[2]) if self.outcome.dispersed else 0.0
+        log_sigma_sq, log_size = map(float, self.outcome.scales(theta))
         weights, variance = self.process.weights(float(theta[0]))
-        process = weights, float(np.exp(theta[1])) * variance
+        process = weights, float(np.exp(log_sigma_sq)) * variance
         _, information = self.outcome.slopes(self.y, self.eta(centre), log_size)
         observed = self.at_sites(self.A**2 * information)
         given = self.process.given(process, observed)
@@ -160,9 +162,10 @@ class WhitenedModel:
         precision += (left * information[:, None]).T @ left
         prior = np.stack([self.process.whiten(process, column) for column in slope.T])
         root = cholesky(precision + prior @ prior.T, lower=True, check_finite=False)
+        unroot = solve_triangular(root, np.eye(self.P), lower=True, check_finite=False)
         log_det = 0.5 * float(np.sum(np.log(given[1]))) - float(np.sum(np.log(np.diag(root))))
         log_scale = 0.5 * float(np.sum(np.log(process[1])))
-        return Frame(process, log_size, centre, given, slope, root, log_det, log_scale)
+        return Frame(process, log_size, centre, given, slope, root, unroot, log_det, log_scale)
 
     def _solve(self, process: Weights, observed: Floats, given: Weights, right: Floats) -> Floats:
         """The precision of w given the data, inverted, times a vector.
@@ -215,7 +218,7 @@ class WhitenedModel:
 
     def place(self, frame: Frame, z: Floats) -> Floats:
         """x at z."""
-        beta = solve_triangular(frame.root, z[: self.P], lower=True, trans=1, check_finite=False)
+        beta = z[: self.P] @ frame.unroot
         w = self.process.colour(frame.given, z[self.P :]) - frame.slope @ beta
         return np.asarray(frame.centre + np.concatenate([beta, w]))
 
@@ -228,7 +231,7 @@ class WhitenedModel:
     def pull(self, frame: Frame, gradient: Floats) -> Floats:
         """Gradient by z of a gradient by x."""
         beta, w = np.split(gradient, [self.P])
-        beta = solve_triangular(frame.root, beta - w @ frame.slope, lower=True, check_finite=False)
+        beta = frame.unroot @ (beta - w @ frame.slope)
         return np.concatenate([beta, self.process.colour_transposed(frame.given, w)])
 
     def prior_find(self, frame: Frame, x: Floats) -> Floats:
