@@ -21,10 +21,10 @@ __all__ = ["TruncatedNormal", "TruncatedPriors"]
 
 BEYOND = 1e-9
 """Prior probability left out of the range of sigma_sq + tau_sq at either end."""
-TOLD = (1e-8, 1e4)
+TOLD = (1e-6, 1e2)
 """Shares of the variance about least squares between which data could put the sum."""
 LOGS = (-60.0, 60.0)
-"""Range of the log of either variance, in whatever units."""
+"""Range of the log of the sum, in whatever units."""
 
 
 class TruncatedNormal(Outcome):
@@ -103,12 +103,14 @@ class TruncatedPriors:
             # The sum is tiny where both are.
             log = np.log([law.ppf(np.sqrt(BEYOND)), law.isf(BEYOND)])
             ends.append(2.0 * log if half_normal else log)
+        lows, highs = np.transpose(ends)
+        least, most = lows.min(), np.logaddexp(*highs)
         if self.spread > 0.0:
-            ends.append(np.log(self.spread) + np.log(TOLD))
-        lows, highs = np.clip(ends, *LOGS).T
+            told = np.log(self.spread) + np.log(TOLD)
+            least, most = min(least, told[0]), max(most, told[1])
         phi = self.priors.phi_bounds if held is None else (held, held)
-        low = [np.log(phi[0]), lows.min(), np.log(self.priors.r_bounds[0])]
-        high = [np.log(phi[1]), np.logaddexp.reduce(highs), np.log(self.priors.r_bounds[1])]
+        low = [np.log(phi[0]), max(least, LOGS[0]), np.log(self.priors.r_bounds[0])]
+        high = [np.log(phi[1]), min(most, LOGS[1]), np.log(self.priors.r_bounds[1])]
         return np.array(low), np.array(high)
 
     def log_prior(self, theta: Floats, *, held: bool) -> float:

@@ -26,7 +26,8 @@ Pilot = tuple[Floats, Floats]
 COARSE = {2: (7, 12), 3: (5, 7, 7)}
 """Nodes over the whole range, in log phi, log sigma_sq and the log dispersion, by dimension."""
 FINE = {2: (12, 12), 3: (7, 7, 10)}
-"""Chebyshev nodes over the part that matters."""
+FINE_HELD = {2: (1, 12), 3: (1, 10, 14)}
+"""Chebyshev nodes over the part that matters; the second where phi is held."""
 CELLS = {2: 160, 3: 48}
 """Cells of the histogram in each direction."""
 DROP = 9.0
@@ -39,6 +40,8 @@ REACH = 5.5
 """The part that matters has so many sds of a quadratic at the top on either side, or one step."""
 ZOOMS, WIDE = 2, 4.0
 """A box wider than so many reaches is looked at again, by a grid of its own, at most so often."""
+OVER = 1.0
+"""By how much the log density between nodes may lie above the highest node."""
 PILOT = (32, 3)
 """Draws of z at one theta that correct the approximation at the others, and turns between."""
 PILOT_KICKS = 6
@@ -148,8 +151,13 @@ def run_pilot(model: WhitenedModel, frame: Frame) -> Pilot:
 
 def proposal_nodes(low: Floats, high: Floats) -> tuple[int, int]:
     """Fine nodes in log phi, and in all other directions together."""
-    first, *others = FINE[low.size]
-    return (1 if low[0] == high[0] else first, math.prod(others))
+    first, *others = _fine(low, high)
+    return (first, math.prod(others))
+
+
+def _fine(low: Floats, high: Floats) -> tuple[int, ...]:
+    """Fine nodes in each direction."""
+    return (FINE_HELD if low[0] == high[0] else FINE)[low.size]
 
 
 def in_threads(run: Callable[[T], R], items: Iterable[T], workers: int, ended: Event) -> list[R]:
@@ -284,7 +292,7 @@ def build_proposal(
     """
     q, held = low.size, low[0] == high[0]
     coarse_shape = tuple(1 if held and k == 0 else n for k, n in enumerate(COARSE[q]))
-    shape = tuple(1 if held and k == 0 else n for k, n in enumerate(FINE[q]))
+    shape = _fine(low, high)
     cells = tuple(1 if n == 1 else CELLS[q] for n in shape)
     total = math.prod(coarse_shape) + CLIMB + math.prod(shape)
     surface = _Surface(model, log_prior, workers, advance, total)
@@ -314,6 +322,8 @@ def build_proposal(
         centres = (np.arange(n) + 0.5) * 2.0 / n - 1.0
         basis = chebyshev.chebvander(centres, table.shape[0] - 1)
         table = np.moveaxis(np.tensordot(basis, table, axes=(1, 0)), 0, -1)
+    # Between nodes far apart a polynomial may rise above all of them.
+    table = np.minimum(table, fine_values.max() + OVER)
     mass = np.exp(np.maximum(table - table.max(), -50.0))
     return Proposal(
         low=low,
