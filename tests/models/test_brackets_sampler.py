@@ -93,7 +93,7 @@ def test_density_and_moments_are_those_of_scipy_s_truncated_normal(low, high, ta
 
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-6, 1e3), st.floats(0.0, 1.0), st.floats(0.01, 10.0))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_the_score_is_the_slope_and_the_density_is_concave(low, width, share, tau):
     ends, y = (np.array([low]), np.array([low + width])), np.array([low + share * width])
 
@@ -106,7 +106,9 @@ def test_the_score_is_the_slope_and_the_density_is_concave(low, width, share, ta
         assert 0.0 <= information[0] <= (1.0 + EXACT) / tau**2
         step = 1e-3 * tau
         numeric = (value(eta + step) - value(eta - step)) / (2 * step)
-        noise = 1e-15 * (1.0 + (abs(low) + width) / tau + 40.0) ** 2 / step
+        far = (abs(low) + width) / tau + 41.0
+        # Rounding of a far value's square, and of a narrow bracket's width.
+        noise = 1e-15 * (far**2 + far * tau / width) / step
         assert score[0] == pytest.approx(numeric, rel=SLOPE, abs=SLOPE / tau + noise)
 
 
