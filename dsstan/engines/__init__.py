@@ -88,6 +88,12 @@ def refuse_ridge(engine: Engine, program: str, terms: int, records: int) -> None
     )
 
 
+def check_name(name: str) -> None:
+    """Refuse an engine that there is not; raises InputError."""
+    if name != "auto" and name not in ENGINES:
+        raise InputError(f'engine must be "auto", "cmdstan", "embedded" or "direct", got {name!r}')
+
+
 def get_engine(name: str = "auto") -> Engine:
     """The engine of that name, or under ``"auto"`` CmdStan where there is one.
 
@@ -104,8 +110,7 @@ def get_engine(name: str = "auto") -> Engine:
                 return kind()
         reasons = "; ".join(f"{key}: {kind.missing()}" for key, kind in STAN_ENGINES.items())
         raise EngineError(f"no engine can run here. {reasons}")
-    if name not in ENGINES:
-        raise InputError(f'engine must be "auto", "cmdstan", "embedded" or "direct", got {name!r}')
+    check_name(name)
     missing = ENGINES[name].missing()
     if missing is not None:
         raise EngineError(f"the {name} engine can't run here: {missing}")

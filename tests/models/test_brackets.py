@@ -315,6 +315,12 @@ def test_a_bracket_with_one_value_warns_and_the_copy_is_the_truth(small):
     assert np.all(release.values[:, alone] == top)
 
 
+@pytest.mark.parametrize("likelihood", ["plain", "truncated"])
+def test_an_engine_that_there_is_not_is_refused(small, likelihood):
+    with pytest.raises(InputError, match="engine must be"):
+        fit_bracketed(small, [], likelihood=likelihood, engine="stan3")
+
+
 def test_one_infinite_bracket_gives_the_gaussian_copies_to_the_byte(small, free, kept):
     none = fit_bracketed(small, [], seed=11, engine="embedded", progress=False)
     for name, draws in free.draws.items():

@@ -11,7 +11,7 @@ import numpy as np
 from dsstan.core.errors import DsstanWarning, InputError
 from dsstan.covariance.approximations import Covariance
 from dsstan.covariance.protection import PROTECTIONS, protection_of
-from dsstan.engines import SamplerSettings
+from dsstan.engines import SamplerSettings, check_name
 from dsstan.models.arguments import check_arguments, refuse_process, unrestricted_start
 from dsstan.models.brackets.limits import Brackets, find_brackets
 from dsstan.models.brackets.result import BracketedFit, TruncatedFit
@@ -133,6 +133,7 @@ def fit_bracketed(
     require_complete(problem)
     only_in_fit(problem)
     kept = find_brackets(problem, cuts, column=column, closed=closed)
+    check_name(engine)
     if likelihood not in LIKELIHOODS:
         raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
     _check_start(start, problem, kept, weights, likelihood)
