@@ -89,7 +89,7 @@ def test_two_copies_that_vary_little_do_not_warn():
 @pytest.mark.parametrize(
     ("estimates", "variances", "level", "match"),
     [
-        ([1.0, 2.0], [1.0, 1.0], 0.95, "shape"),
+        ([1.0, 2.0], [[1.0, 1.0]], 0.95, "shape"),
         ([[1.0], [2.0]], [[1.0]], 0.95, "shape"),
         ([[1.0], [np.nan]], [[1.0], [1.0]], 0.95, "finite"),
         ([[1.0], [2.0]], [[1.0], [np.inf]], 0.95, "finite"),

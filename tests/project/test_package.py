@@ -99,7 +99,7 @@ def test_the_wheel_carries_the_templates_of_the_report_unchanged(wheel):
     sources = sorted((ROOT / "dsstan" / "release" / "report" / "templates").iterdir())
     assert {p.name for p in sources} == {
         *("report.html", "factsheet.html", "pictures.html", "tables.html", "placed.html"),
-        *("report.js", "style.css"),
+        *("parts.html", "report.js", "style.css"),
     }
     for path in sources:
         assert read(wheel, path.relative_to(ROOT).as_posix()) == path.read_bytes()
