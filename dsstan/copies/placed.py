@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from dsstan.models.intensity.fit import SURFACES, fit_intensity
 from dsstan.models.intensity.result import Intensity
 from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, own_weights
+from dsstan.table.columns import did_you_mean
 from dsstan.table.mask.mask import Mask
 from dsstan.table.mask.points import mask_of_addresses, mask_of_table
 from dsstan.table.mask.polygons import mask_of_polygons
@@ -203,10 +203,9 @@ def check_columns(
     table = problems[-1].table
     lost = [name for name in places.columns if name not in table.columns]
     if lost:
-        close = difflib.get_close_matches(lost[0], map(str, table.columns), n=1)
-        guess = f". Did you mean {close[0]!r}?" if close else ""
+        guess = did_you_mean(lost[0], table.columns)
         raise InputError(
-            f"{spelled('places_groups', [lost[0]])} names no column of the table{guess}"
+            f"{spelled('places_groups', [lost[0]])} names no column of the table.{guess}"
         )
     if places.places == POPULATION:
         made_columns(problems[-1], problems, places.columns)

@@ -65,7 +65,7 @@ class SurfacePosterior:
     """The posterior of a Gaussian fit in (log phi, log r, log sigma_sq), and of beta given it."""
 
     panels: tuple[Floats, ...]  # Chebyshev coefficients of the statistics, (G, K, H) each
-    r_ends: tuple[float, float, float]  # of the panels
+    r_ends: tuple[float, ...]  # of the panels
     n: int
     factor: Floats
     b: Floats
@@ -80,10 +80,14 @@ class SurfacePosterior:
         """The posterior that the data of ``surface.stan`` state."""
         P, H, above = (int(data[name]) for name in ("P", "H", "H_above"))
         surface = np.asarray(data["surface"], dtype=np.float64)
-        below, added = np.split(surface, [surface.shape[1] * H // (H + above)], axis=1)
+        parts = np.split(surface, [surface.shape[1] * H // (H + above)], axis=1)
+        panels = [part.reshape(len(part), -1, n) for part, n in zip(parts, (H, above), strict=True)]
+        r_ends = [float(data[name]) for name in ("r_lower", "r_split", "r_upper")]
+        if r_ends[1] == r_ends[2]:  # the second panel adds nothing
+            del panels[1], r_ends[2]
         return cls(
-            (below.reshape(len(below), -1, H), added.reshape(len(added), -1, above)),
-            (float(data["r_lower"]), float(data["r_split"]), float(data["r_upper"])),
+            tuple(panels),
+            tuple(r_ends),
             n=int(data["n"]),
             factor=np.asarray(data["factor"], dtype=np.float64).reshape(P, P),
             b=np.asarray(data["b_ls"], dtype=np.float64).reshape(P),

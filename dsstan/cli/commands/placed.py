@@ -26,7 +26,7 @@ from dsstan.core.seeds import root_seed
 from dsstan.core.spelling import spelled
 from dsstan.release.acceptance import check_reason
 from dsstan.release.copy_files import format_for
-from dsstan.release.placed.write import write_placed
+from dsstan.release.placed.write import nothing_written, write_placed
 from dsstan.release.reading import needed_columns, read_table
 from dsstan.release.whole_folder import check_target
 from dsstan.risk.floors import as_floor
@@ -179,4 +179,4 @@ def write_and_print(
     if refused is not None and how.as_json:
         raise refused
     if refused is not None:  # the screen has said why
-        raise DisclosureError(str(refused).removeprefix(f"{found.why}. "))
+        raise DisclosureError(nothing_written(found))

@@ -21,9 +21,9 @@ from dsstan.release.publication.earlier_places import published_places
 from dsstan.release.whole_folder import check_target
 from dsstan.risk.places.finding import by_cell, finding
 from dsstan.risk.places.known import KnownPlaces
-from dsstan.risk.places.result import NO_LIMIT, NO_PRESENCE
+from dsstan.risk.places.result import NO_FLOOR, NO_LIMIT, NO_PRESENCE
 from dsstan.table.mask.mask import Mask
-from dsstan.table.mask.points import at_no_address
+from dsstan.table.mask.points import known_addresses
 from dsstan.table.problem import Problem
 
 __all__ = ["placed_plan"]
@@ -73,13 +73,12 @@ def placed_plan(
 
 def _found_before(problem: Problem, known: Intensity) -> str:
     """The largest chance of the right place by all other records, where cells are independent."""
-    mask, none = known.mask, np.zeros((0, *known.counts.shape))
-    addresses, unlisted = None, np.ones(problem.n_records, dtype=bool)
-    if mask.addresses is not None:
-        addresses = np.diff(mask.addresses_by_cell[1]).astype(np.float64)
-        unlisted = at_no_address(problem.sites, mask.addresses)
+    addresses, unlisted = known_addresses(known.mask, problem.sites)
+    none = np.zeros((0, *known.counts.shape))
     found = by_cell(finding(KnownPlaces.of(known), none, addresses), unlisted)
-    what = "cell" if unlisted.all() else "address or cell" if unlisted.any() else "address"
+    what = "address or cell" if unlisted.any() else "address"
+    if addresses is None or unlisted.all():
+        what = "cell"
     return f"right {what} with a chance of at most {chance_per_cent(found.address_before.max())}"
 
 
@@ -91,7 +90,7 @@ def _not_judged(problem: Problem, places: PlacesOptions, writing: Writing) -> li
     if places.presence is not None and places.places == MOVED:
         why.append(NO_PRESENCE)
     if writing.floor is None:
-        why.append("values are not judged without a floor")
+        why.append(NO_FLOOR)
     former, unknown = published_places(problem)
     listed = "dsstan ledger shows them"
     if unknown:

@@ -16,7 +16,7 @@ from dsstan.models.arguments import check_arguments, refuse_process, unrestricte
 from dsstan.models.brackets.limits import Brackets, find_brackets
 from dsstan.models.brackets.result import BracketedFit, TruncatedFit
 from dsstan.models.brackets.truncated import fit_truncated
-from dsstan.models.counts.runs import correction_check, usual_lengths
+from dsstan.models.counts.runs import correction_check, lengths_of
 from dsstan.models.finish import finish_fit
 from dsstan.models.fit import fit
 from dsstan.models.held import only_in_fit
@@ -146,11 +146,9 @@ def fit_bracketed(
         **{"weights": weights, "gamma": gamma, "protection": protection, "phi": phi},
         **{"cov_model": cov_model, "priors": priors, "seed": seed, "progress": progress},
     }
-    usual = usual_lengths(problem) if likelihood == "truncated" else SamplerSettings()
     sampler = SamplerSettings(
         chains,
-        usual.warmup if warmup is None else warmup,
-        usual.samples if samples is None else samples,
+        *lengths_of(problem, warmup, samples, laplace=likelihood == "truncated"),
         adapt_delta,
         max_treedepth,
     )

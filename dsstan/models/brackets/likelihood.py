@@ -21,7 +21,7 @@ __all__ = ["TruncatedNormal", "TruncatedPriors"]
 
 BEYOND = 1e-9
 """Prior probability left out of the range of sigma_sq + tau_sq at either end."""
-TOLD = (1e-6, 1e2)
+IN_DATA = (1e-6, 1e2)
 """Shares of the variance about least squares between which data could put the sum."""
 LOGS = (-60.0, 60.0)
 """Range of the log of the sum, in whatever units."""
@@ -106,8 +106,8 @@ class TruncatedPriors:
         lows, highs = np.transpose(ends)
         least, most = lows.min(), np.logaddexp(*highs)
         if self.spread > 0.0:
-            told = np.log(self.spread) + np.log(TOLD)
-            least, most = min(least, told[0]), max(most, told[1])
+            few, many = np.log(self.spread) + np.log(IN_DATA)
+            least, most = min(least, few), max(most, many)
         phi = self.priors.phi_bounds if held is None else (held, held)
         low = [np.log(phi[0]), max(least, LOGS[0]), np.log(self.priors.r_bounds[0])]
         high = [np.log(phi[1]), min(most, LOGS[1]), np.log(self.priors.r_bounds[1])]

@@ -20,7 +20,7 @@ from dsstan.models.arguments import check_arguments, refuse_process
 from dsstan.models.counts.input import check_counts, read_offset
 from dsstan.models.counts.outcomes import OUTCOMES, Outcome
 from dsstan.models.counts.priors import CountPriors, ResolvedCountPriors
-from dsstan.models.counts.runs import Task, correction_check, usual_lengths
+from dsstan.models.counts.runs import Task, correction_check, lengths_of
 from dsstan.models.finish import finish_fit
 from dsstan.models.predictive import Predictive
 from dsstan.models.result import Fit
@@ -239,11 +239,9 @@ def fit_counts(
         raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}")
     method = "laplace" if sampler == "auto" else sampler
     _check_start(start, outcome, offset, offset_is)
-    usual = usual_lengths(problem) if method == "laplace" else SamplerSettings()
     settings = SamplerSettings(
         chains,
-        usual.warmup if warmup is None else warmup,
-        usual.samples if samples is None else samples,
+        *lengths_of(problem, warmup, samples, laplace=method == "laplace"),
         adapt_delta,
         max_treedepth,
         "diag_e",

@@ -247,10 +247,15 @@ class Task(LatentTask):
         )
 
 
-def usual_lengths(problem: Problem) -> SamplerSettings:
-    """Settings with the usual number of iterations of :meth:`LatentTask.laplace`."""
-    samples = FEWER if problem.n_sites > MANY else SamplerSettings.samples
-    return SamplerSettings(warmup=WARMUP, samples=samples)
+def lengths_of(
+    problem: Problem, warmup: int | None, samples: int | None, *, laplace: bool
+) -> tuple[int, int]:
+    """Iterations before the kept ones and kept, of :meth:`LatentTask.laplace` or of Stan; the usual
+    ones where None."""
+    usual = (SamplerSettings.warmup, SamplerSettings.samples)
+    if laplace:
+        usual = (WARMUP, FEWER if problem.n_sites > MANY else SamplerSettings.samples)
+    return usual[0] if warmup is None else warmup, usual[1] if samples is None else samples
 
 
 def correction_check(accepted: float) -> list[Check]:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from dsstan.core.arrays import Floats, Indices, Truths
-from dsstan.models.intensity.posterior import CellModel, CellPosterior, log_evidence, posterior
+from dsstan.models.intensity.posterior import CellModel, CellPosterior, posterior
 
 KEPT = 2
 """How many posteriors a surface keeps, since an intruder asks for one copy's group after group."""
@@ -85,7 +85,7 @@ class HeldSurface:
 
     def log_evidence(self, there: Floats) -> float:
         """Log probability of the counts, but for what all surfaces have in common."""
-        return log_evidence(self.posterior(there))
+        return self.posterior(there).log_evidence
 
     def posterior(self, there: Floats) -> CellPosterior:
         """The posterior given counts, of the groups that have any."""

@@ -106,6 +106,30 @@ class CellPosterior:
     slope: Floats = field(repr=False)
     beta_covariance: Floats = field(repr=False)
 
+    @cached_property
+    def log_evidence(self) -> float:
+        """Log probability of the counts but for what covariances of the cells have in common.
+
+        By expectation propagation (Rasmussen and Williams 2006, eq. 3.73): the integral of the
+        prior times the normal factors, each scaled to the integral of its likelihood.
+        """
+        model, tau, nu = self.model, self.tau, self.nu
+        mu, v = _cavity(self.mean, self.variance, tau, nu)
+        scale = tilted(self.counts, mu, v).log_z + 0.5 * np.log1p(v * tau)
+        scale -= 0.5 * ((mu / v + nu) ** 2 / (1.0 / v + tau) - mu**2 / v)
+        root = _with_diagonal(model.precision, tau.sum(axis=0))
+        root = cholesky(root, lower=True, overwrite_a=True, check_finite=False)
+        T, h = _sums(model, tau, nu)
+        solved = cho_solve((root, True), np.column_stack([T, h]), check_finite=False)
+        slope, u = solved[:, :-1], solved[:, -1]
+        precision = _of_beta(model, tau, T, slope)
+        linear = np.einsum("kcp,kc->p", model.X, nu - tau * model.offset) - T.T @ u
+        exponent = h @ u + linear @ np.linalg.solve(precision, linear)
+        exponent += np.sum((2.0 * nu - tau * model.offset) * model.offset)
+        determinants = model.log_determinant - 2.0 * np.log(np.diag(root)).sum()
+        determinants -= np.linalg.slogdet(precision)[1]
+        return float(scale.sum() + 0.5 * (exponent + determinants))
+
     def cavity(self, group: int) -> tuple[Floats, Floats]:
         """Mean and variance of eta by all other rows, of the rows of a group, shape (C,) each."""
         return _cavity(self.mean[group], self.variance[group], self.tau[group], self.nu[group])
@@ -167,30 +191,6 @@ def posterior(model: CellModel, counts: Floats, begin: Floats | None = None) -> 
     raise ConvergenceError(
         "the law of the cells did not settle for these counts: give a mask of fewer, wider cells"
     )
-
-
-def log_evidence(found: CellPosterior) -> float:
-    """Log probability of the counts but for what covariances of the cells have in common.
-
-    By expectation propagation (Rasmussen and Williams 2006, eq. 3.73): the integral of the prior
-    times the normal factors, each scaled to the integral of its likelihood.
-    """
-    model, tau, nu = found.model, found.tau, found.nu
-    mu, v = _cavity(found.mean, found.variance, tau, nu)
-    scale = tilted(found.counts, mu, v).log_z + 0.5 * np.log1p(v * tau)
-    scale -= 0.5 * ((mu / v + nu) ** 2 / (1.0 / v + tau) - mu**2 / v)
-    root = _with_diagonal(model.precision, tau.sum(axis=0))
-    root = cholesky(root, lower=True, overwrite_a=True, check_finite=False)
-    T, h = _sums(model, tau, nu)
-    solved = cho_solve((root, True), np.column_stack([T, h]), check_finite=False)
-    slope, u = solved[:, :-1], solved[:, -1]
-    precision = _of_beta(model, tau, T, slope)
-    linear = np.einsum("kcp,kc->p", model.X, nu - tau * model.offset) - T.T @ u
-    exponent = h @ u + linear @ np.linalg.solve(precision, linear)
-    exponent += np.sum((2.0 * nu - tau * model.offset) * model.offset)
-    determinants = model.log_determinant - 2.0 * np.log(np.diag(root)).sum()
-    determinants -= np.linalg.slogdet(precision)[1]
-    return float(scale.sum() + 0.5 * (exponent + determinants))
 
 
 class _Near:

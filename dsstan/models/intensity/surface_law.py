@@ -75,12 +75,11 @@ class SurfaceLaw:
         if counts[group].sum() <= 1.0 or group not in self.there:
             return np.tile(self.expected(_emptied(counts, group), group), (len(cells), 1))
         there, own = self._heard(counts), int(np.flatnonzero(self.there == group)[0])
+        whole = self._log_weights(there)
         chances = np.array([one.without(there, own, cells) for one in self.surfaces])
         self._refine(chances, there, own, cells)
         # A record less makes a surface likelier by one over the chance that it gave that cell.
-        log_weights = self._log_weights(there)[:, None] - np.log(
-            chances[:, np.arange(len(cells)), cells]
-        )
+        log_weights = whole[:, None] - np.log(chances[:, np.arange(len(cells)), cells])
         log_weights -= logsumexp(log_weights, axis=0)
         return np.asarray(np.einsum("jn,jnc->nc", np.exp(log_weights), chances))
 

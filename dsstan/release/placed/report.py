@@ -73,7 +73,6 @@ def write_placed_report(
             name=name,
             verdicts=lines,
             answer=answer(lines),
-            meanings={},
             findings=condition_items(conditions_of(release)) + notes_of(release.fits),
             judged=shown(assessment),
             kept=shown(kept),

@@ -28,7 +28,7 @@ from dsstan.table.planes import place_columns
 from dsstan.table.text.cells import quote
 from dsstan.table.text.dialect import PLAIN, Dialect
 
-__all__ = ["PlacesJudged", "write_placed"]
+__all__ = ["PlacesJudged", "nothing_written", "write_placed"]
 
 _EXACT = 2.0**53
 
@@ -163,11 +163,16 @@ def _accepted(assessment: PlacesJudged | None, accept: bool, reason: str | None)
         return None
     if not accept:
         why = str(getattr(assessment, "why", "")) or "it misses a floor of places"
-        raise DisclosureError(
-            f"{why}. Nothing was written: {_remedies(assessment)}, or accept it with "
-            "accept_below_floor and a reason (--accept-below-floor --reason TEXT)"
-        )
+        raise DisclosureError(f"{why}. {nothing_written(assessment)}")
     return words
+
+
+def nothing_written(assessment: PlacesJudged) -> str:
+    """What to do where a limit is missed."""
+    return (
+        f"Nothing was written: {_remedies(assessment)}, or accept it with accept_below_floor and a "
+        "reason (--accept-below-floor --reason TEXT)"
+    )
 
 
 def _remedies(assessment: PlacesJudged) -> str:

@@ -21,7 +21,7 @@ from dsstan.risk.places.finding import Finding, by_cell, of_group, spread
 from dsstan.risk.places.known import KnownPlaces
 from dsstan.risk.places.presence import log_presence
 from dsstan.risk.places.result import EarlierPlaces, PlaceAssessment, rise_of_log_odds
-from dsstan.table.mask.points import at_no_address
+from dsstan.table.mask.points import known_addresses
 
 __all__ = ["assess_counts", "assess_places", "values_as_if_kept"]
 
@@ -61,11 +61,7 @@ def assess_places(
     """
     if floor is not None and not release.fits:
         raise InputError("a floor is about modelled values, and the release has none: leave it out")
-    mask = release.intensity.mask
-    addresses, unlisted = None, np.zeros(release.problem.n_records, dtype=bool)
-    if mask.addresses is not None:
-        addresses = np.diff(mask.addresses_by_cell[1]).astype(np.float64)
-        unlisted = at_no_address(release.problem.sites, mask.addresses)
+    addresses, unlisted = known_addresses(release.intensity.mask, release.problem.sites)
     unknown = 0
     if earlier is None:
         earlier, unknown = above.call("published_places", release.problem, release.tables)

@@ -214,7 +214,7 @@ class PlaceAssessment(Shown):
                 "estimated, not bounded"
             )
         if self.modelled and self.values is None:
-            open_.append("values are not judged without a floor")
+            open_.append(NO_FLOOR)
         elif self.modelled > 1:
             open_.append("of several modelled columns the floor judges the last one alone")
         if self.values is not None:
@@ -386,6 +386,7 @@ class PlaceAssessment(Shown):
         )
 
 
+NO_FLOOR = "values are not judged without a floor"
 NO_LIMIT = "no limit was asked for, of presence, finding or values"
 NO_PRESENCE = (
     "moved places hide where somebody is, not that they are in the table, whose covariates all go "

@@ -105,6 +105,15 @@ def at_no_address(sites: Floats, addresses: Floats) -> Truths:
     return np.asarray(cKDTree(addresses).query(sites)[0] > near)
 
 
+def known_addresses(mask: Mask, sites: Floats) -> tuple[Floats | None, Truths]:
+    """How many addresses each cell has, shape (C,), None where places are no addresses; and whether
+    each of n places is at none of them though there are some, shape (n,)."""
+    if mask.addresses is None:
+        return None, np.zeros(len(sites), dtype=bool)
+    counts = np.diff(mask.addresses_by_cell[1]).astype(np.float64)
+    return counts, at_no_address(sites, mask.addresses)
+
+
 def mask_of_table(
     problem: Problem, *, cells: int | None = None, width: float | None = None, around: int = 1
 ) -> Mask:
