@@ -15,6 +15,7 @@ from numpy.polynomial.chebyshev import chebvander
 from scipy.interpolate import RectBivariateSpline
 from scipy.ndimage import label, maximum, sum_labels
 from scipy.special import gammaln, logsumexp
+from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats
 from dsstan.covariance.surface_statistics import matrix_of
@@ -118,7 +119,8 @@ class SurfacePosterior:
             parts = np.array_split(points, -(-len(points) // AT_ONCE))
             return np.concatenate([self.statistics(part) for part in parts])
         ends = zip(self.panels, itertools.pairwise(self.r_ends), strict=True)
-        return np.asarray(sum(self._panel(points, series, np.log(r)) for series, r in ends))
+        with threadpool_limits(limits=1, user_api="blas"):
+            return np.asarray(sum(self._panel(points, series, np.log(r)) for series, r in ends))
 
     def _panel(self, points: Floats, series: Floats, log_r: Floats) -> Floats:
         """What one panel gives, shape (points, K)."""

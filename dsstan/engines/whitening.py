@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
+from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats
 from dsstan.engines.surface_posterior import PosteriorTable
@@ -49,8 +50,9 @@ def whitening(table: PosteriorTable) -> dict[str, Any]:
     mode, sd = posterior.mode(posterior.given(points))
 
     def coefficients(values: Floats) -> Floats:
-        by_r = np.linalg.solve(weights, values.reshape(log_r.shape).T).T
-        return np.linalg.solve(by_phi, by_r)
+        with threadpool_limits(limits=1, user_api="blas"):
+            by_r = np.linalg.solve(weights, values.reshape(log_r.shape).T).T
+            return np.linalg.solve(by_phi, by_r)
 
     return {
         "M": NODES.size,

@@ -40,7 +40,7 @@ def test_a_floor_that_only_fewer_copies_keep(small, free):
     found = ds.protect_to(small, 0.3, **menu)
     judged(found)
     assert found.met
-    assert found.release.copies == 2
+    assert 2 <= found.release.copies < 20
     held = ds.protect_to(small, 0.3, copies=100, least_copies=100, **menu)
     judged(held)
     assert not held.met

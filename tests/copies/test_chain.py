@@ -483,7 +483,7 @@ def test_a_chain_of_a_count_and_a_bracketed_price(tmp_path, with_rooms):
         ('"rooms ~ x"', '"x ~ 1"', "step 1: "),
         ("cuts = [10000]", "cuts = [20000, 10000]", "step 2: cuts must ascend"),
         ("cuts = [10000]", "cuts = 10000", "a list of numbers"),
-        ("copies = 4", 'copies = 4\nmissing = "draw"', "no gap is drawn"),
+        ("copies = 4", 'copies = 4\nmissing = "draw"', "draws no gap"),
         ("copies = 4", "copies = 4\nthreshold = 0.2", "belongs into a step"),
         ("cuts = [10000]", "", "step 2: the outcome 'bracketed' needs the key 'cuts'"),
         ("cuts = [10000]", "cuts = [10000]\ngroups = 'x'", "step 2: the key 'groups' belongs to"),

@@ -480,7 +480,7 @@ def test_workers_end_with_the_process_that_started_them_and_remove_their_folders
         workers = driver.stdout.readline().split()
         folders = {f"dsstan-{pid}-" for pid in [driver.pid, *workers]}
         wait_until(lambda: len(list(tmp_path.glob("dsstan-*"))) == 3)
-        assert {path.name[: len(path.name) - 8] for path in tmp_path.iterdir()} == folders
+        assert {path.name.rpartition("-")[0] + "-" for path in tmp_path.iterdir()} == folders
         driver.send_signal(how)
         assert driver.wait(60) != 0
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))

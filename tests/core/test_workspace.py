@@ -146,6 +146,19 @@ def test_a_private_folder_is_gone_after_a_signal(place, number, code):
     assert not folder.exists()
 
 
+def test_a_private_folder_is_gone_where_a_signal_comes_as_soon_as_it_is_made(place, monkeypatch):
+    made = os.mkdir
+
+    def stopped(*arguments, **named):
+        made(*arguments, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "mkdir", stopped)
+    with pytest.raises(KeyboardInterrupt), private_folder(place):
+        pass
+    assert not list(place.iterdir())
+
+
 def test_signals_that_the_caller_handles_are_left_to_him(place):
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import tempfile
@@ -101,10 +102,11 @@ def private_folder(
     if base != Path(tempfile.gettempdir()):
         note_place(base.absolute())
     with _owner_only(), _by_exception():
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}-{os.getpid()}-", dir=base))
+        folder = base / f"{name}-{os.getpid()}-{secrets.token_hex(8)}"
         lock = None
-        try:
-            folder.chmod(0o700)
+        try:  # a signal may come as soon as it is there
+            folder.mkdir(0o700)
+            folder.chmod(0o700)  # whatever the folder it is in hands down
             lock = _mark(folder, beside)
             yield folder
         finally:
