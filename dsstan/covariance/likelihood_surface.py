@@ -322,7 +322,8 @@ class Interpolant(Protocol):
 
 
 def error_at(surface: Interpolant, exact: Floats, phi: float, r: float) -> float:
-    """Error of the log density at one point, at its best beta and sigma_sq."""
+    """Error of the log density at one point, at its best beta and sigma_sq; inf if it is none."""
     u, sigma_sq = best_at(exact, surface.n, r)
     near = response_log_density(surface.at(phi, r), u, surface.n, sigma_sq, r)
-    return abs(near - response_log_density(exact, u, surface.n, sigma_sq, r))
+    error = abs(near - response_log_density(exact, u, surface.n, sigma_sq, r))
+    return error if np.isfinite(error) else np.inf

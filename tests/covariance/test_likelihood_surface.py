@@ -19,6 +19,7 @@ from dsstan.core.errors import SurfaceError
 from dsstan.covariance import surface_statistics
 from dsstan.covariance.likelihood_surface import (
     build_surface,
+    error_at,
     exact_statistics,
     node_statistics,
     response_log_density,
@@ -172,6 +173,19 @@ def test_a_forced_bad_surface_is_refused():
             r_bounds=(1e-4, 1e4),
             nodes=(4, 5),
         )
+
+
+def test_a_surface_that_is_no_number_at_a_held_out_point_is_off_by_inf_there():
+    class Nowhere:
+        n = 80
+
+        def at(self, phi, r):
+            return np.full(11, np.nan)
+
+    d, X, y, _ = data()
+    rotation = rotate(X, y)
+    exact = node_statistics(np.exp(-3.0 * d), rotation.Z, np.array([0.5]))[0]
+    assert error_at(Nowhere(), exact, 3.0, 0.5) == np.inf
 
 
 def test_an_impossible_tolerance_is_refused_after_adding_nodes():

@@ -251,8 +251,7 @@ def _build(
                 if part.size:
                     exact = setting.statistics(rotation.Z, float(phi), part)
                     for s, ratio in zip(exact, part, strict=True):
-                        found = error_at(surface, s, float(phi), float(ratio))
-                        error = float(np.maximum(error, found))  # nan if it is
+                        error = max(error, error_at(surface, s, float(phi), float(ratio)))
             if advance is not None:
                 advance((total - check_phi.size + i + 1) / total)
     return replace(surface, error=error)
