@@ -12,7 +12,7 @@ import pandas as pd
 
 from dsstan.copies.options import COPIES, ReleaseOptions, option
 from dsstan.copies.places.columns import kept_columns, made_columns
-from dsstan.copies.places.draw import move_places, synthesise_population
+from dsstan.copies.places.draw import check_intensity, move_places, synthesise_population
 from dsstan.copies.places.result import KEPT, MOVED, NUMBERS, PLACES, POPULATION, PlacedRelease
 from dsstan.copies.protect import stage_seeds
 from dsstan.core.errors import InputError, check_count, named
@@ -251,11 +251,19 @@ def draw_placed(
         The options, and the mask that they name.
     root
         Root seed of all stages.
+
+    Raises
+    ------
+    ConvergenceError
+        If the fit of the intensity failed its verdict, before any column is fitted; or if that of
+        a column did.
     """
     options = runs[-1][1]
     seeds = iter(stage_seeds(root, 2 + 2 * len(runs)))
     how = {} if places.surface == "none" else options.of_sampler
     intensity = places.intensity(problem, mask, seed=next(seeds), progress=options.progress, **how)
+    let: dict[str, Any] = {"accept_failed": options.accept_failed, "strict": options.strict}
+    check_intensity(intensity, **let)
     fits = []
     for number, (run, own) in enumerate(runs, 1):
         with named(f"step {number}" if len(runs) > 1 else None):
@@ -271,9 +279,8 @@ def draw_placed(
                 )
             )
     common: dict[str, Any] = {
+        **let,
         "seed": next(seeds),
-        "accept_failed": options.accept_failed,
-        "strict": options.strict,
         "rounding": options.rounding,
         "progress": options.progress,
     }

@@ -330,18 +330,28 @@ def test_a_release_shows_no_value_of_a_record(moved):
     assert not any(f"{value:.2f}" in text for value in moved.problem.table["price"])
 
 
-def test_the_intensity_is_sampled_as_the_options_say_and_its_failure_names_what_helps(problem):
+def test_a_failed_intensity_says_what_helps_before_any_column_is_fitted(problem):
     short = ReleaseOptions(chains=2, warmup=5, samples=8, copies=3, seed=1, progress=False)
     own = PlacesOptions(
         places="moved", mask=Path("area.gpkg"), surface="own", places_groups=["kind"]
     )
-    runs = [(lambda **_: home_fit(problem), short)]
+    fitted = []
+
+    def run(**given):
+        fitted.append(given)
+        more = {name: given[name] for name in ("weights", "start") if name in given}
+        return home_fit(problem, **more)
+
     with pytest.raises(ConvergenceError) as failed:
-        draw_placed(runs, problem, own, unit_mask(), 1)
+        draw_placed([(run, short)], problem, own, unit_mask(), 1)
+    assert fitted == []
     said = str(failed.value)
     assert "the fit of the intensity of group flat did not pass" in said
     assert "(8 now)" in said or "(5 now)" in said
     assert 'cells=18; 36 now), and so can surface="shared" or surface="none"' in said
+    let = replace(short, accept_failed=True)
+    assert draw_placed([(run, let)], problem, own, unit_mask(), 1).copies == 3
+    assert len(fitted) == 2
 
 
 def test_a_group_that_is_no_column_is_named_before_the_formula(problem):

@@ -37,7 +37,7 @@ from dsstan.table.planes import place_columns, with_places
 from dsstan.table.problem import Problem, require_complete
 from dsstan.table.rounding import Rounding
 
-__all__ = ["move_places", "synthesise_population"]
+__all__ = ["check_intensity", "move_places", "synthesise_population"]
 
 _LOG = logging.getLogger("dsstan.copies")
 
@@ -208,16 +208,16 @@ def _table_of(intensity: Intensity, fits: tuple[Fit, ...], problem: Problem | No
     return found
 
 
-def _check_intensity(intensity: Intensity, how: Drawing) -> None:
+def check_intensity(intensity: Intensity, *, accept_failed: bool, strict: bool) -> None:
     """Refuse an intensity whose fits did not pass.
 
-    Raises ConvergenceError if so.
+    Raises ConvergenceError if so; under ``strict`` for a warning too.
     """
     for kind, fit in intensity.fits.items():
         of = kind.partition(" ")[2]
         whose = f"group {of}" if of else "all groups together"
-        failed = () if how.accept_failed else fit.verdict.failures
-        against = (*failed, *(fit.verdict.warnings if how.strict else ()))
+        failed = () if accept_failed else fit.verdict.failures
+        against = (*failed, *(fit.verdict.warnings if strict else ()))
         if against:
             reasons = "\n".join(f"  {check}" for check in against)
             fewer = max(2, intensity.mask.n_cells // 2)
@@ -281,7 +281,7 @@ class _Source:
         self.root = root_seed(how.seed)
         self.grid: Grid = find_grid(problem, how.rounding, self.root)
         self.steps = []
-        _check_intensity(intensity, how)
+        check_intensity(intensity, accept_failed=how.accept_failed, strict=how.strict)
         for number, fit in enumerate(fits, 1):
             with named(f"step {number}" if len(fits) > 1 else None):
                 check_release(fit, self.copies, how)
