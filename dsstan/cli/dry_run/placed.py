@@ -21,7 +21,7 @@ from dsstan.release.publication.earlier_places import published_places
 from dsstan.release.whole_folder import check_target
 from dsstan.risk.places.finding import by_cell, finding
 from dsstan.risk.places.known import KnownPlaces
-from dsstan.risk.places.result import NO_FLOOR, NO_LIMIT, NO_PRESENCE
+from dsstan.risk.places.result import LAST_ALONE, NO_FLOOR, NO_LIMIT, NO_PRESENCE
 from dsstan.table.mask.mask import Mask
 from dsstan.table.mask.points import known_addresses
 from dsstan.table.problem import Problem
@@ -46,7 +46,8 @@ def placed_plan(
     problem = problems[-1]
     known = replace(places, surface="none").intensity(problem, mask)
     sizes = known.counts.sum(axis=1)
-    judged = f"not judged: {spelled('floor', '10%')} has them judged"
+    which = "them" if len(problems) == 1 else "those of the last column"
+    judged = f"not judged: {spelled('floor', '10%')} has {which} judged"
     what: dict[str, Any] = {
         "records": problem.n_records,
         "sites": problem.n_sites,
@@ -63,7 +64,7 @@ def placed_plan(
         "folder": str(check_target(writing.out_folder)),
         "models": [one.formula for one in problems],
     }
-    unjudged = _not_judged(problem, places, writing)
+    unjudged = _not_judged(problems, places, writing)
     warnings = [f"DISCLOSURE will be NOT JUDGED: {why}" for why in unjudged]
     warnings += _of_groups(known, places)
     if mask.source == FROM_TABLE:
@@ -82,7 +83,9 @@ def _found_before(problem: Problem, known: Intensity) -> str:
     return f"right {what} with a chance of at most {chance_per_cent(found.address_before.max())}"
 
 
-def _not_judged(problem: Problem, places: PlacesOptions, writing: Writing) -> list[str]:
+def _not_judged(
+    problems: Sequence[Problem], places: PlacesOptions, writing: Writing
+) -> list[str]:
     """Why the verdict will be NOT JUDGED."""
     if (places.presence, places.finding, writing.floor) == (None, None, None):
         return [NO_LIMIT]
@@ -91,7 +94,12 @@ def _not_judged(problem: Problem, places: PlacesOptions, writing: Writing) -> li
         why.append(NO_PRESENCE)
     if writing.floor is None:
         why.append(NO_FLOOR)
-    former, unknown = published_places(problem)
+    elif len(problems) > 1:
+        why.append(
+            f"{LAST_ALONE}, so model one column, or give a reason when you publish "
+            '(dsstan publish --accept "REASON")'
+        )
+    former, unknown = published_places(problems[-1])
     listed = "dsstan ledger shows them"
     if unknown:
         why.append(

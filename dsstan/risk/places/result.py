@@ -216,7 +216,7 @@ class PlaceAssessment(Shown):
         if self.modelled and self.values is None:
             open_.append(NO_FLOOR)
         elif self.modelled > 1:
-            open_.append("of several modelled columns the floor judges the last one alone")
+            open_.append(LAST_ALONE)
         if self.values is not None:
             which = {MISSED: missed, NOT_JUDGED: open_}.get(self.values.verdict.upper(), out)
             which.append(f"of values, as if places were kept, {self.values.why}")
@@ -386,6 +386,7 @@ class PlaceAssessment(Shown):
         )
 
 
+LAST_ALONE = "of several modelled columns the floor judges the last one alone"
 NO_FLOOR = "values are not judged without a floor"
 NO_LIMIT = "no limit was asked for, of presence, finding or values"
 NO_PRESENCE = (
