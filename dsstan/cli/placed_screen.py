@@ -109,14 +109,13 @@ def _risk_lines(release: PlacedRelease, found: PlaceAssessment) -> list[str]:
     """What the two intruders come to for the record that is worst off."""
     what = found.right_place
     chance, before = found.chance.max(), found.chance_before.max()
+    wide = f", {release.intensity.mask.width:.3g} {release.problem.unit}s wide,"
     cell = ""
-    if found.addresses:
+    if found.by_address:
         after, alone = found.found.cell.max(), found.found.cell_before.max()
-        width, unit = release.intensity.mask.width, f"{release.problem.unit}s"
-        cell = (
-            f"; their cell, {width:.3g} {unit} wide, {chance_per_cent(after)} "
-            f"({chance_per_cent(alone)})"
-        )
+        cell = f"; their cell{wide} {chance_per_cent(after)} ({chance_per_cent(alone)})"
+    else:
+        what += wide
     lines = [
         f"Somebody who knows a person and everybody else finds their {what} with a chance of "
         f"at most {chance_per_cent(chance)} ({chance_per_cent(before)} without the release){cell}"

@@ -181,7 +181,7 @@ def _remedies(assessment: PlacesJudged) -> str:
         return "release fewer copies"
     present, found = (bool(one.any()) for one in assessment.too_sure)
     wider, narrower = "fewer and wider cells", "more and narrower cells"
-    cells = {(True, False): wider, (False, True): wider if assessment.addresses else narrower}
+    cells = {(True, False): wider, (False, True): wider if assessment.by_address else narrower}
     out = ["release fewer copies"] if present or found else []
     out += [f"make {cells[present, found]}"] if (present, found) in cells else []
     if present:

@@ -151,9 +151,14 @@ class PlaceAssessment(Shown):
         return self.places != "moved"
 
     @property
+    def by_address(self) -> bool:
+        """Whether ``finding`` is about addresses: there are some, and a record is at one."""
+        return self.addresses and self.unlisted < self.known.n_records
+
+    @property
     def right_place(self) -> str:
         """What ``finding`` is about."""
-        if not self.addresses or self.unlisted == self.known.n_records:
+        if not self.by_address:
             return "cell"
         return f"address (cell for {self.unlisted} at none)" if self.unlisted else "address"
 
@@ -332,8 +337,8 @@ class PlaceAssessment(Shown):
         )
 
     def _card(self) -> Card:
-        of = "addresses" if self.addresses else "cells"
-        one = "address" if self.addresses else "cell"
+        of = "addresses" if self.by_address else "cells"
+        one = "address" if self.by_address else "cell"
         counted = (
             (f"{self.earlier} earlier release{'s' if self.earlier != 1 else ''} counted",)
             if self.earlier
@@ -355,7 +360,7 @@ class PlaceAssessment(Shown):
                     chance_per_cent,
                 ),
                 Part(self.table(one), f"Finding, chance of the right {one} after", chance_per_cent),
-                *(self._cells() if self.addresses else ()),
+                *(self._cells() if self.by_address else ()),
                 Part(
                     self.table(f"{of}_as_likely_before", low=True),
                     f"{of.capitalize()} at least as likely as the right one, before",
