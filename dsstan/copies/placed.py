@@ -18,6 +18,8 @@ from dsstan.copies.protect import stage_seeds
 from dsstan.core.errors import InputError, check_count, named
 from dsstan.core.seeds import seed_bits
 from dsstan.core.spelling import spelled
+from dsstan.covariance.approximations import choose_covariance
+from dsstan.covariance.new_places import check_carries_on
 from dsstan.models.intensity.fit import SURFACES, fit_intensity
 from dsstan.models.intensity.result import Intensity
 from dsstan.models.result import Fit
@@ -195,8 +197,8 @@ def check_columns(
     Raises
     ------
     InputError
-        If a column of the groups is none of the table, or a formula of a population takes one that
-        nothing makes.
+        If a column of the groups is none of the table, a formula of a population takes one that
+        nothing makes, or a spatial effect is not carried on to new places.
     ReleaseError
         If a column that moved records keep tells where they were.
     """
@@ -207,6 +209,9 @@ def check_columns(
         raise InputError(
             f"{spelled('places_groups', [lost[0]])} names no column of the table.{guess}"
         )
+    for number, (problem, own) in enumerate(zip(problems, options, strict=True), 1):
+        with named(f"step {number}" if len(problems) > 1 else None):
+            check_carries_on(problem, choose_covariance(own.covariance, problem.n_records))
     if places.places == POPULATION:
         made_columns(problems[-1], problems, places.columns)
     else:

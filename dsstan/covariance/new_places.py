@@ -14,13 +14,15 @@ from scipy.spatial.distance import cdist
 
 from dsstan.core.arrays import Floats, Truths
 from dsstan.core.errors import InputError
-from dsstan.covariance.base import Parameters, SpatialModel
+from dsstan.core.spelling import spelled
+from dsstan.covariance.base import Covariance, Parameters, SpatialModel
 from dsstan.covariance.correlation import correlation, correlation_code
 from dsstan.covariance.latent import correlation_factor
 from dsstan.covariance.vecchia.factor_kernels import conditional_weights, unwind
 from dsstan.covariance.vecchia.kernels import PARALLEL
 from dsstan.covariance.vecchia.neighbours import earlier_neighbours
 from dsstan.table.places.coordinates import site_numbers
+from dsstan.table.problem import Problem
 
 __all__ = ["EXACT_PLACES", "check_carries_on", "effect_at", "joint_effect", "sequential_effect"]
 
@@ -31,21 +33,21 @@ AROUND = 2
 """Neighbours of a new place, by those of a record in Vecchia's approximation."""
 
 
-def check_carries_on(model: SpatialModel) -> None:
-    """Refuse a model whose spatial effect is not carried on to new places.
+def check_carries_on(problem: Problem, covariance: Covariance) -> None:
+    """Refuse a spatial effect that is not carried on to new places.
 
     Raises InputError if it depends on more than the distance, or lives on the knots of a
     predictive process.
     """
-    if model.problem.structure is not None:
+    if problem.structure is not None:
         raise InputError(
             "synthetic places need a spatial effect of the distance alone: leave time and "
             "(1 | group) out, or keep the places"
         )
-    if model.covariance.approximate and not hasattr(model.covariance, "neighbours"):
+    if covariance.approximate and not hasattr(covariance, "neighbours"):
         raise InputError(
-            "synthetic places need the exact covariance or Vecchia's approximation, and the fit "
-            f'has another ({model.covariance}): fit with covariance="auto", or keep the places'
+            "synthetic places need the exact covariance or Vecchia's approximation, and there is "
+            f"another ({covariance}): take {spelled('covariance', 'auto')}, or keep the places"
         )
 
 

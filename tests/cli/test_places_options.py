@@ -98,6 +98,24 @@ def test_inspect_says_what_such_a_release_is(inside, here):  # noqa: F811
     assert "lacks places.csv" in inside("inspect", "out").stderr
 
 
+def test_the_covariance_reaches_the_models_of_values(inside, here):  # noqa: F811
+    asked = (*MOVED, "--mask", "area.gpkg", "--cells", "36", "--out", "out", "--no-report")
+    made = inside(*asked, "--covariance", "vecchia", "--neighbours", "7")
+    assert made.returncode == 0, made.stderr
+    settings = json.loads((here / "out" / "confidential" / "settings.json").read_text())
+    (fits,) = settings["fits"]
+    assert fits.keys() == {"unrestricted", "restricted"}
+    assert all(fit["covariance"]["name"] == "vecchia" for fit in fits.values())
+    assert all(fit["covariance"]["neighbours"] == 7 for fit in fits.values())
+
+
+def test_a_covariance_without_new_places_is_refused_before_sampling(inside, here):  # noqa: F811
+    asked = (*MOVED, "--mask", "area.gpkg", "--out", "out", "--dry-run")
+    refused = inside(*asked, "--covariance", "predictive_process")
+    assert refused.returncode == 2
+    assert "take --covariance auto, or keep the places" in refused.stderr
+
+
 def test_a_limit_that_is_missed_ends_with_five_and_writes_nothing(inside, here):  # noqa: F811
     made = inside(*MOVED, "--mask", "area.gpkg", "--finding", "0.0001", "--out", "out")
     assert made.returncode == 5

@@ -196,7 +196,7 @@ def _table_of(intensity: Intensity, fits: tuple[Fit, ...], problem: Problem | No
     before: list[Problem] = []
     for fit in fits:
         require_complete(fit.problem)
-        check_carries_on(fit)
+        check_carries_on(fit.problem, fit.covariance)
         if not fit.predictive().at_places:
             raise InputError(
                 f"{fit.problem.response!r} has a model ({type(fit).__name__}) that can't be "
