@@ -97,6 +97,16 @@ class StepModel:
         if self.outcome in COUNTS and not protection_of(options.protection).latent:
             raise InputError(f'a count is protected as "paper" does, got {options.protection!r}')
 
+    def check_new_places(self) -> None:
+        """Refuse a model whose values are known at the places of the table alone.
+
+        Raises InputError if so.
+        """
+        if self.outcome in ("gaussian", *COUNTS) and self.offset is None:
+            return
+        what = f"the outcome {self.outcome!r}" if self.offset is None else "a count with an offset"
+        raise InputError(f"{what} can't be drawn at new places: leave it out, or keep the places")
+
     def check_problem(self, problem: Problem) -> None:
         """Refuse, before any sampling, a table that the model can't take.
 

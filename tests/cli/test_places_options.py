@@ -237,6 +237,31 @@ def test_a_floor_above_the_steps_is_refused_where_nothing_is_judged(
     assert message in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            'outcome = "bracketed"\ncuts = [2.0, 4.0]',
+            "step 1: the outcome 'bracketed' can't be drawn",
+        ),
+        (
+            'outcome = "poisson"\noffset = "x"',
+            "step 1: a count with an offset can't be drawn at new",
+        ),
+    ],
+)
+def test_a_model_that_knows_no_new_places_is_refused_before_sampling(
+    inside,  # noqa: F811
+    here,
+    model,
+    message,
+):
+    (here / "job.toml").write_text(JOB.replace("threshold = 0.06", model))
+    refused = inside("run", "job.toml", "--dry-run")
+    assert refused.returncode == 2
+    assert message in refused.stderr
+
+
 def test_a_floor_judges_values_as_if_places_were_kept(inside, here):  # noqa: F811
     asked = ("--mask", "area.gpkg", "--finding", "0.99", "--accept-failed", "--threshold", "0.06")
     made = inside(*MOVED, *asked, "--floor", "90%", "--out", "out")

@@ -144,6 +144,7 @@ def _run_placed(
     for step in steps:
         with named(step.name):
             check_placed(step.options, writing)
+            step.model.check_new_places()
     last = steps[-1]
     if writing.floor is not None and last.model.outcome != "gaussian":
         raise InputError(

@@ -83,9 +83,7 @@ def _found_before(problem: Problem, known: Intensity) -> str:
     return f"right {what} with a chance of at most {chance_per_cent(found.address_before.max())}"
 
 
-def _not_judged(
-    problems: Sequence[Problem], places: PlacesOptions, writing: Writing
-) -> list[str]:
+def _not_judged(problems: Sequence[Problem], places: PlacesOptions, writing: Writing) -> list[str]:
     """Why the verdict will be NOT JUDGED."""
     if (places.presence, places.finding, writing.floor) == (None, None, None):
         return [NO_LIMIT]
