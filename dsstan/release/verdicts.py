@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dsstan.core.display import per_cent
 from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.conditions import conditions, fit_verdict
@@ -46,6 +48,9 @@ FIT_WORDS = {"ok": "ok", "warned": "warnings", "failed": "FAILED"}
 
 NAMED = 3
 """Conditions that the verdict names itself; where there are more it counts them."""
+
+FEW = 10
+"""Records below which a share of them is given with their number."""
 
 _FIT_SEVERITY = {"ok": "ok", "warned": "warning", "failed": "failure"}
 _DISCLOSURE_SEVERITY = {"met": "ok", "not judged": "warning", "missed": "failure"}
@@ -138,14 +143,20 @@ class PlacingRow:
 def placing_rows(found: Assessment) -> list[PlacingRow]:
     """How near intruders place the records of each group, without and with the release.
 
-    The first two measures are of an intruder who knows all other records.
+    The first two measures are of an intruder who knows all other records. A share of fewer than
+    :data:`FEW` records has their number beside it.
     """
     table = found.placing()
+    problem, flagged = found.release.problem, found.release.fit.flagged
+    sizes = {
+        group: int(np.sum(members & problem.observed))
+        for group, members in (("flagged", flagged), ("unflagged", ~flagged))
+    }
     rows = []
     for measure, column in (("weakest", "within"), ("near", "near"), ("public", "public")):
         for group, of_group in table.groupby("group", sort=False):
             cells = {
-                found.stages[row["stage"]]: _text(measure, row, column)
+                found.stages[row["stage"]]: _text(measure, row, column, sizes[str(group)])
                 for row in of_group.to_dict("records")
             }
             if any(text != "-" for text in cells.values()):
@@ -153,10 +164,10 @@ def placing_rows(found: Assessment) -> list[PlacingRow]:
     return rows
 
 
-def _text(measure: str, row: Mapping[Any, Any], column: str) -> str:
-    """One cell of a row."""
+def _text(measure: str, row: Mapping[Any, Any], column: str, size: int) -> str:
+    """One cell of a row, of a group of ``size`` records."""
     if math.isnan(row[column]):
         return "-"
     if measure == "weakest":
         return placed_between(row["least"], row[column])
-    return per_cent(row[column])
+    return per_cent(row[column]) + (f" of {size}" if size < FEW else "")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
+from placed_tables import home_fit, home_problem, homes
 
 import dsstan as ds
 from dsstan.models.checks.conditions import Check
 from dsstan.models.checks.verdict import Verdict
+from dsstan.models.weights import own_weights
 from dsstan.release.conditions import fit_verdict
-from dsstan.release.verdicts import FREE, answer, verdict_lines
+from dsstan.release.verdicts import FREE, answer, placing_rows, verdict_lines
 from dsstan.release.write import write_release
 from dsstan.risk.assessment import assess, measured
 
@@ -53,6 +56,18 @@ def test_a_good_fit_says_nothing_of_disclosure(release, found):
     assert str(fit) == "FIT: ok"
     assert str(disclosure) == "DISCLOSURE: NOT JUDGED: no floor was asked for"
     assert answer((fit, disclosure)) == "Publish only with a reason"
+
+
+@pytest.mark.parametrize(("flagged", "shown"), [(2, r"\d+% of 2"), (9, r".+% of 9"), (10, r".+%")])
+def test_a_share_of_few_records_has_their_number_beside_it(flagged, shown):
+    problem = home_problem(homes(60))
+    weights = own_weights(problem, np.arange(60) < flagged)
+    fit = home_fit(problem, weights=weights, start=home_fit(problem))
+    release = ds.synthesise(fit, 3, seed=1, progress=False)
+    rows = placing_rows(assess(release, exact=0, draws=20, progress=False))
+    near = {row.group: row.cells.values() for row in rows if row.measure == "near"}
+    assert all(re.fullmatch(shown, text) for text in near["flagged"])
+    assert all(re.fullmatch(r".+%", text) for text in near["unflagged"])
 
 
 def test_a_floor_kept_by_a_fit_that_failed_is_not_judged(release, found):
