@@ -26,7 +26,7 @@ from dsstan.cli.options import AsJson, Run, among, ledger_in, takes, work_in
 from dsstan.cli.screen_lines import WIDTH, ScreenLine, wrapped
 from dsstan.cli.screens import out, say, show_lines
 from dsstan.cli.session import LOG_LEVELS, SESSION, document, emit, set_log_level
-from dsstan.copies.options import option
+from dsstan.copies.option_fields import option
 from dsstan.copies.step_models import StepModel
 from dsstan.core.errors import EngineError, ReleaseError
 from dsstan.core.files.workspace import Leftover, leftovers, remove

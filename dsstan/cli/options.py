@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import pandas as pd
 import typer
 
-from dsstan.copies.options import COPIES, MODEL, RUN, Option, ReleaseOptions, option, options_of
+from dsstan.copies.option_fields import COPIES, MODEL, RUN, Option, option, options_of
+from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.result import Synthesis
 from dsstan.core.files.workspace import temporaries, work_parent
 from dsstan.core.progress import phase

@@ -7,12 +7,24 @@ an :class:`Option`: it says what a person reads about them and how they are type
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
+from dsstan.copies.keywords import ReleaseKeywords, StrataKeywords
+from dsstan.copies.option_fields import (
+    COPIES,
+    GROUPS,
+    MODEL,
+    PROTECT,
+    RUN,
+    SAMPLER,
+    Option,
+    option,
+    options_of,
+)
 from dsstan.core.errors import InputError, check_count, is_number
 from dsstan.core.seeds import root_seed
 from dsstan.core.spelling import spelled
@@ -29,125 +41,30 @@ from dsstan.models.result import Fit
 from dsstan.models.weights import Weights, own_weights, smoothing
 from dsstan.table.parquet import prepare_parquet
 from dsstan.table.places.coordinates import DISTANCES
-from dsstan.table.prepare import MISSING as GAPS
-from dsstan.table.prepare import prepare
+from dsstan.table.prepare import MISSING, prepare
 from dsstan.table.problem import Problem
 from dsstan.table.records.heaps import HeapLike, heap_value
 from dsstan.table.records.households import SITE
 from dsstan.table.rounding import ROUNDINGS
 
-GROUPS = (
-    "Table and model",
-    "Protection",
-    "Copies and what they disclose",
-    "Sampler",
-    "This run",
-)
-"""Groups of options, in the help and in a job file."""
-
-MODEL, PROTECT, COPIES, SAMPLER, RUN = GROUPS
+__all__ = [
+    "COPIES",
+    "GROUPS",
+    "MODEL",
+    "PROTECT",
+    "RUN",
+    "SAMPLER",
+    "SEARCH",
+    "Option",
+    "ReleaseKeywords",
+    "ReleaseOptions",
+    "StrataKeywords",
+    "option",
+    "options_of",
+]
 
 SEARCH = "auto"
 """The protection of a release that is searched for; see :func:`dsstan.protect_to`."""
-
-
-@dataclass(frozen=True)
-class Option:
-    """What the command line and job files need to know of an option beside its default.
-
-    Attributes
-    ----------
-    meaning, group
-        The help, and the one of :data:`GROUPS` it stands in; None for a positional argument.
-    choices
-        The values of a choice.
-    typed
-        The type in which the value is typed, where the field takes more.
-    metavar, flags
-        The placeholder of the value in the help, and the flags, where they are not the name.
-    in_job
-        Whether a job file has it as a key.
-    free_form
-        Whether a job file may have a number or text: whoever takes the value checks it.
-    """
-
-    meaning: str
-    group: str | None
-    choices: Sequence[str] = ()
-    typed: Any = None
-    metavar: str | None = None
-    flags: tuple[str, ...] = ()
-    in_job: bool = True
-    free_form: bool = False
-
-
-def option(
-    default: Any, meaning: str, group: str | None, *more: Any, repr: bool = True, **others: Any
-) -> Any:
-    """A dataclass field with an :class:`Option`; without a default where that is ``...``."""
-    stated = {"option": Option(meaning, group, *more, **others)}
-    return field(default=MISSING if default is ... else default, repr=repr, metadata=stated)
-
-
-def options_of(table: Any) -> dict[str, Option]:
-    """The options that a dataclass states, by name."""
-    return {f.name: f.metadata["option"] for f in fields(table) if "option" in f.metadata}
-
-
-class StrataKeywords(TypedDict, total=False):
-    """Options of a release by strata, for type checkers and editors; a test compares them with
-    those of :class:`ReleaseOptions`."""
-
-    distance: str | None
-    crs: Any
-    threshold: float | None
-    correlation: float | None
-    neighbour: int
-    by_site: bool
-    weights: str | None
-    gamma: float
-    protection: str
-    cov_model: str
-    covariance: str | Covariance
-    priors: Priors | None
-    engine: str
-    workers: int
-    accept_failed: bool
-    strict: bool
-    rounding: str
-    missing: str
-    heap: HeapLike | None
-    range: tuple[float | None, float | None] | None
-    accept_proxy: list[str] | None
-    imputations: int | None
-    hide_gaps: bool
-    by_row_groups: bool
-    publish: Sequence[str] | None
-    survey_weights: str | None
-    time: str | None
-    time_decay: float | None
-    group_share: float | None
-    chains: int
-    warmup: int | None
-    samples: int | None
-    adapt_delta: float
-    max_treedepth: int
-    nodes: tuple[int, int] | None
-    program: str | None
-    hold_phi: bool | None
-
-
-class ReleaseKeywords(StrataKeywords, total=False):
-    """The same of a whole release."""
-
-    coords: tuple[str, str] | None
-    household: str | None
-    name: str | None
-    copies: int
-    seed: int | None
-    progress: bool | None
-    cluster: Any
-    resume: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +138,7 @@ class ReleaseOptions:
         *("auto", "auto: round the copies like the input; none: all digits.", COPIES, ROUNDINGS)
     )
     missing: str = option(
-        *("refuse", "A response that is missing: refuse, or draw it with the model.", MODEL, GAPS)
+        "refuse", "A response that is missing: refuse, or draw it with the model.", MODEL, MISSING
     )
     heap: HeapLike | None = option(
         None,

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dsstan.copies.options import COPIES, ReleaseOptions, option
+from dsstan.copies.option_fields import COPIES, option
+from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.places.columns import kept_columns, made_columns
 from dsstan.copies.places.draw import check_intensity, move_places, synthesise_population
 from dsstan.copies.places.result import KEPT, MOVED, NUMBERS, PLACES, POPULATION, PlacedRelease

@@ -11,7 +11,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from dsstan.copies.imputation import check_imputations
-from dsstan.copies.options import ReleaseKeywords, ReleaseOptions
+from dsstan.copies.keywords import ReleaseKeywords
+from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.published import columns_going_out
 from dsstan.copies.result import Synthesis
 from dsstan.copies.synthesis import synthesise

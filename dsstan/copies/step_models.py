@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dsstan.copies.options import MODEL, ReleaseOptions, option
+from dsstan.copies.option_fields import MODEL, option
+from dsstan.copies.options import ReleaseOptions
 from dsstan.core.errors import InputError
 from dsstan.covariance.protection import protection_of
 from dsstan.models.brackets.fit import fit_bracketed

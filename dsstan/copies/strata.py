@@ -20,7 +20,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dsstan.copies.options import ReleaseOptions, StrataKeywords
+from dsstan.copies.keywords import StrataKeywords
+from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.protect import protect
 from dsstan.copies.published import check_public
 from dsstan.copies.result import Synthesis

@@ -15,7 +15,7 @@ from dsstan.cli.command_line import synthesise
 from dsstan.cli.commands.init import propose
 from dsstan.cli.commands.job_template import FLOOR, PLACEHOLDERS, job_text
 from dsstan.cli.job import job_keys, read_job
-from dsstan.copies.options import GROUPS
+from dsstan.copies.option_fields import GROUPS
 from dsstan.core.errors import InputError
 from dsstan.models.weights import PAPER_CORRELATION
 

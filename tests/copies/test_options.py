@@ -16,7 +16,9 @@ from dsstan.cli.commands.compare import Grid
 from dsstan.cli.commands.synthesise import synthesise
 from dsstan.cli.job import job_keys
 from dsstan.cli.options import built, signature_of
-from dsstan.copies.options import ReleaseKeywords, ReleaseOptions, StrataKeywords, options_of
+from dsstan.copies.keywords import ReleaseKeywords, StrataKeywords
+from dsstan.copies.option_fields import options_of
+from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.published import public_columns
 from dsstan.copies.strata import fit_strata
 from dsstan.core.errors import InputError

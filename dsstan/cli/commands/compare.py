@@ -14,7 +14,8 @@ from dsstan.cli.screens import say, show_lines
 from dsstan.cli.session import SESSION, document, emit
 from dsstan.comparison.frontier import compare
 from dsstan.comparison.frontier_result import Frontier
-from dsstan.copies.options import COPIES, PROTECT, RUN, ReleaseOptions, option
+from dsstan.copies.option_fields import COPIES, PROTECT, RUN, option
+from dsstan.copies.options import ReleaseOptions
 from dsstan.core.errors import InputError
 from dsstan.core.files.workspace import write_private
 from dsstan.core.progress import phase

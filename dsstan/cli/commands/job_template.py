@@ -14,7 +14,7 @@ from typing import Any
 from typer.models import ParameterInfo
 
 from dsstan.cli.job import job_keys
-from dsstan.copies.options import GROUPS, MODEL
+from dsstan.copies.option_fields import GROUPS, MODEL
 from dsstan.core.seeds import root_seed
 from dsstan.covariance.vecchia.neighbours import NEIGHBOURS
 from dsstan.engines import SamplerSettings

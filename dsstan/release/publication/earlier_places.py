@@ -15,7 +15,8 @@ import pandas as pd
 from dsstan.release.publication.ledger import open_ledger
 from dsstan.release.publication.ledger_information import PLACE_RISKS
 from dsstan.release.publication.record_order import NAME_DIGITS, largest_of_each, record_order
-from dsstan.risk.places.result import EarlierPlaces, PlaceAssessment
+from dsstan.risk.places.earlier import EarlierPlaces
+from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.problem import Problem
 
 __all__ = ["name_of_placed", "published_places", "place_risks_of"]

@@ -16,11 +16,12 @@ from dsstan.core.errors import InputError, is_number
 from dsstan.models.result import Fit
 from dsstan.risk.assessment import Assessment, assess
 from dsstan.risk.floors import FloorLike
+from dsstan.risk.places.earlier import EarlierPlaces, rise_of_log_odds
 from dsstan.risk.places.evidence import evidence_of
 from dsstan.risk.places.finding import Finding, by_cell, of_group, spread
 from dsstan.risk.places.known import KnownPlaces
 from dsstan.risk.places.presence import log_presence
-from dsstan.risk.places.result import EarlierPlaces, PlaceAssessment, rise_of_log_odds
+from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.mask.points import known_addresses
 
 __all__ = ["assess_counts", "assess_places", "values_as_if_kept"]
