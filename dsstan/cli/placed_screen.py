@@ -10,7 +10,7 @@ from dsstan.cli.release_screen import COLOURS
 from dsstan.cli.screen_lines import ScreenLine, wrapped
 from dsstan.cli.screens import say, show_lines
 from dsstan.cli.session import document, emit
-from dsstan.copies.places.result import MOVED, PlacedRelease
+from dsstan.copies.places.result import PlacedRelease
 from dsstan.core.display import chance_per_cent
 from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.placed.verdict import placed_lines, unmet
@@ -93,15 +93,10 @@ def _page(target: Path) -> Path | None:
 
 def _places_line(release: PlacedRelease) -> str:
     intensity = release.intensity
-    what = (
-        "each record at a synthetic place, its covariates kept"
-        if release.places == MOVED
-        else f"synthetic populations, the number of records {release.number}"
-    )
     return (
-        f"{release.copies} copies, {what}; {intensity.mask.n_cells} cells; "
-        f"{int(intensity.lonely.sum())} of {intensity.n_records} records are lonely: their places "
-        "inform nothing"
+        f"{release.in_words}; {intensity.mask.n_cells} cells; {int(intensity.lonely.sum())} of "
+        f"{intensity.n_records} records are lonely: too few of their group in their cell to inform "
+        "the copies"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
 
@@ -119,9 +119,14 @@ class Shown:
         blocks = [
             f"<p><strong>{escape(self._line())}</strong></p>",
             f"<table><tbody>{rows}</tbody></table>" if rows else "",
-            *(f"<p>{escape(b)}</p>" if isinstance(b, str) else b.html() for b in card.blocks),
+            html_of(card.blocks),
         ]
         return f"<div>{''.join(blocks)}</div>"
+
+
+def html_of(blocks: Iterable[Part | str]) -> str:
+    """Tables and sentences for a notebook or a page."""
+    return "".join(f"<p>{escape(b)}</p>" if isinstance(b, str) else b.html() for b in blocks)
 
 
 def _wrapped(text: str) -> str:

@@ -180,7 +180,9 @@ def test_a_dry_run_says_what_will_not_be_judged_and_refuses_columns_that_nothing
     here,
 ):
     asked = ("--addresses", "addresses.csv", "--presence", "3", "--out", "out", "--dry-run")
-    planned = " ".join(inside(*MOVED, *asked).stdout.split())
+    planned = " ".join(inside(*MOVED, *asked, "--finding", "0.0001").stdout.split())
+    assert "--finding 0.0001 is below the chance of the right address without a release" in planned
+    assert "(too few of their group in their cell to inform the copies)" in planned
     assert "DISCLOSURE will be NOT JUDGED: moved places hide where" in planned
     assert "values not judged: --floor" in planned
     lacking = inside("synthesise", *MODEL, *QUICK, "--places", "population", *asked)
@@ -197,7 +199,7 @@ def test_a_dry_run_says_what_small_groups_and_cells_will_do(inside, here):  # no
     assert "groups 3 smallest group 1 " in planned
     assert "% of the records are lonely" in planned
     assert "groups of one record (barn)" in planned
-    assert "right address with a chance of at most" in planned
+    assert "right address found with a chance of up to about" in planned
     assert "coordinate units lonely" in planned
 
 

@@ -77,7 +77,7 @@ class PlaceUtility(Shown):
     def _card(self) -> Card:
         blocks: list[Part | str] = [
             Part(
-                self.distances().to_frame("distance"),
+                self.distances().to_frame("difference"),
                 "Mean absolute difference of the copies' mean curve, relative to the original",
             )
         ]
@@ -85,11 +85,17 @@ class PlaceUtility(Shown):
             f"K of each copy is inside at {per_cent(self.inside['each copy'])} of distances on "
             f"average; the envelope is from {self.envelope.source}, at level "
             f"{self.envelope.level:g}",
-            Part(self.counts, "Counts of records"),
-            Part(self.nearest, "Distance to the nearest record"),
+            Part(
+                self.counts,
+                "Counts of records by area: their correlation, the share of records that would "
+                "have to move to another area (misplaced), and the share of areas whose count is "
+                "within a tenth of the original's or one record (near)",
+            ),
+            Part(self.nearest, "Distance to the nearest record, quantiles over records"),
         ]
         if self.regression is not None:
-            blocks.append(Part(self.regression, "Least squares with a trend of the place"))
+            title = "Least squares with a trend of the place, 95% intervals"
+            blocks.append(Part(self.regression, title))
         elif self.no_regression:
             blocks.append(f"No regression: {self.no_regression}.")
         return Card(blocks=tuple(blocks))

@@ -46,6 +46,8 @@ def placed_plan(
     problem = problems[-1]
     known = replace(places, surface="none").intensity(problem, mask)
     sizes = known.counts.sum(axis=1)
+    what_found, chance = _found_before(problem, known)
+    before = chance_per_cent(chance)
     which = "them" if len(problems) == 1 else "those of the last column"
     judged = f"not judged: {spelled('floor', '10%')} has {which} judged"
     what: dict[str, Any] = {
@@ -58,7 +60,7 @@ def placed_plan(
         "cell_width": float(f"{mask.width:.3g}"),
         "unit": problem.unit,
         "lonely": int(known.lonely.sum()),
-        "before_a_release": _found_before(problem, known),
+        "before_a_release": f"right {what_found} found with a chance of up to about {before}",
         "copies": options.copies,
         "values": judged if writing.floor is None else None,
         "folder": str(check_target(writing.out_folder)),
@@ -66,21 +68,28 @@ def placed_plan(
     }
     unjudged = _not_judged(problems, places, writing)
     warnings = [f"DISCLOSURE will be NOT JUDGED: {why}" for why in unjudged]
+    if places.finding is not None and places.finding < chance:
+        warnings.append(
+            f"{spelled('finding', places.finding)} is below the chance of the right {what_found} "
+            f"without a release, about {before}: allow more, or take another number of cells "
+            f"({mask.n_cells} now)"
+        )
     warnings += _of_groups(known, places)
     if mask.source == FROM_TABLE:
         warnings.append(f"mask-from-table: {CONDITIONS['mask-from-table']}")
     return Plan(what, None, "a release with synthetic places is not rehearsed", tuple(warnings))
 
 
-def _found_before(problem: Problem, known: Intensity) -> str:
-    """The largest chance of the right place by all other records, where cells are independent."""
+def _found_before(problem: Problem, known: Intensity) -> tuple[str, float]:
+    """What is found, and the largest chance of the right one by all other records, where cells are
+    independent."""
     addresses, unlisted = known_addresses(known.mask, problem.sites)
     none = np.zeros((0, *known.counts.shape))
     found = by_cell(finding(KnownPlaces.of(known), none, addresses), unlisted)
     what = "address or cell" if unlisted.any() else "address"
     if addresses is None or unlisted.all():
         what = "cell"
-    return f"right {what} with a chance of at most {chance_per_cent(found.address_before.max())}"
+    return what, float(found.address_before.max())
 
 
 def _not_judged(problems: Sequence[Problem], places: PlacesOptions, writing: Writing) -> list[str]:

@@ -16,6 +16,8 @@ METHOD = (
     "it, and so do pages, pictures and the first compilation under CmdStan."
 )
 
+_LONELY = " (too few of their group in their cell to inform the copies)"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -71,8 +73,8 @@ class Plan:
                 if words:  # none where every record shares its place
                     say(f"  {'other thresholds':<{width}}  {words}, in {self.what['unit']}s")
             elif value is not None and key not in ("programs", "unit"):  # for scripts
-                unit = f" {self.what['unit']}s" if key == "cell_width" else ""
-                say(f"  {key.replace('_', ' '):<{width}}  {_words(value)}{unit}")
+                more = {"cell_width": f" {self.what.get('unit')}s", "lonely": _LONELY}.get(key, "")
+                say(f"  {key.replace('_', ' '):<{width}}  {_words(value)}{more}")
         if self.estimate is None:
             say(f"Time and memory can't be estimated: {self.reason}", "yellow")
             return

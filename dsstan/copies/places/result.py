@@ -93,6 +93,13 @@ class PlacedRelease(Shown):
         )
 
     @property
+    def in_words(self) -> str:
+        """What the copies are."""
+        if self.places == MOVED:
+            return f"{self.copies} copies, each record at a synthetic place, its covariates kept"
+        return f"{self.copies} copies, synthetic populations, the number of records {self.number}"
+
+    @property
     def copies(self) -> int:
         """L, the number of copies."""
         return len(self.tables)

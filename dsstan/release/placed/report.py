@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from dsstan.analysis.places.marked import marked, marked_release
 from dsstan.copies.places.result import PlacedRelease
-from dsstan.core.display import Shown
+from dsstan.core.display import html_of
 from dsstan.core.files.workspace import write_private
 from dsstan.release.pictures.place_plots import plot_k, plot_places
 from dsstan.release.placed.verdict import conditions_of, placed_lines
 from dsstan.release.report.content import condition_items, notes_of
 from dsstan.release.report.rendering import environment
-from dsstan.release.verdicts import answer
+from dsstan.release.report.tables import placing
+from dsstan.release.verdicts import GUESSES, answer
+from dsstan.risk.places.result import PlaceAssessment
 from dsstan.table.problem import Problem
 
 if TYPE_CHECKING:
@@ -57,9 +59,8 @@ def write_placed_report(
     """
     from markupsafe import Markup
 
-    def shown(result: Any) -> str:
-        return Markup(result._repr_html_()) if isinstance(result, Shown) else ""
-
+    judged = isinstance(assessment, PlaceAssessment)
+    values = assessment.values if judged else None
     copies = marked_release(release)[:_SHOWN]
     original, mask = marked(release.problem), release.intensity.mask
     places = plot_places(original, copies, mask, value=_modelled(release.problem))
@@ -69,13 +70,16 @@ def write_placed_report(
         .get_template("placed.html")
         .render(
             problem=release.problem,
-            release=repr(release),
+            release=release.in_words,
             name=name,
             verdicts=lines,
             answer=answer(lines),
             findings=condition_items(conditions_of(release)) + notes_of(release.fits),
-            judged=shown(assessment),
-            kept=shown(kept),
+            judged=Markup(html_of(assessment.numbers())) if judged else "",
+            values=None if values is None else placing(values),
+            most_learnt="" if values is None else values.most_learnt_in_words(),
+            guesses=GUESSES,
+            kept=Markup(kept._repr_html_()),
             shown=len(copies),
             map=_png(places),
             k=_png(plot_k(kept, unit=release.problem.unit)),

@@ -119,7 +119,9 @@ class PlaceAssessment(Shown):
         """What ``finding`` is about."""
         if not self.by_address:
             return "cell"
-        return f"address (cell for {self.unlisted} at none)" if self.unlisted else "address"
+        if not self.unlisted:
+            return "address"
+        return f"address (cell for the {self.unlisted} at no listed address)"
 
     @property
     def verdict(self) -> str:
@@ -185,7 +187,7 @@ class PlaceAssessment(Shown):
             which = {MISSED: missed, NOT_JUDGED: open_}.get(self.values.verdict.upper(), out)
             which.append(f"of values, as if places were kept, {self.values.why}")
         if self.modelled and (self.presence, self.finding) != (None, None):
-            out.append("by places alone, as what a known value says of its place is not counted")
+            out.append("what a value that an intruder knows says of its place is not counted")
         return "; ".join([*missed, *open_, *out])
 
     @cached_property
@@ -296,60 +298,41 @@ class PlaceAssessment(Shown):
         )
 
     def _card(self) -> Card:
-        of = "addresses" if self.by_address else "cells"
-        one = "address" if self.by_address else "cell"
-        counted = (
-            (f"{self.earlier} earlier release{'s' if self.earlier != 1 else ''} counted",)
-            if self.earlier
-            else ()
-        )
-        return Card(
-            (),
-            (
-                f"{self.why[:1].upper()}{self.why[1:]}.",
-                *counted,
-                *(
-                    [Part(self.table("bayes_factor"), f"Presence, Bayes factor: {self.against}")]
-                    if self.presence_hidden
-                    else []
-                ),
-                Part(
-                    self.table(f"{one}_before"),
-                    f"Finding, chance of the right {one} before",
-                    chance_per_cent,
-                ),
-                Part(self.table(one), f"Finding, chance of the right {one} after", chance_per_cent),
-                *(self._cells() if self.by_address else ()),
-                Part(
-                    self.table(f"{of}_as_likely_before", low=True),
-                    f"{of.capitalize()} at least as likely as the right one, before",
-                    "{:,.0f}".format,
-                ),
-                Part(
-                    self.table(f"{of}_as_likely", low=True),
-                    f"{of.capitalize()} at least as likely as the right one, after",
-                    "{:,.0f}".format,
-                ),
-                NOT_MEASURED,
-            ),
-        )
+        return Card((), (f"{self.why[:1].upper()}{self.why[1:]}.", *self.numbers()))
 
-    def _cells(self) -> tuple[Part | str, ...]:
-        """The chance of the right cell beside that of the address."""
-        stages = {"before": "cell_before", "after": "cell"}
-        parts = (
-            Part(self.table(name), f"Chance of the right cell {when}", chance_per_cent)
-            for when, name in stages.items()
-        )
-        if not self.unlisted:
-            return tuple(parts)
-        return (
-            *parts,
-            f"The place of {self.unlisted} of {self.known.n_records} records is at no address of "
-            "the list: the chance of the right cell counts for them.",
-        )
+    def numbers(self) -> tuple[Part | str, ...]:
+        """The tables of both intruders as they are printed, with what to know of them."""
+        one, many = ("address", "addresses") if self.by_address else ("cell", "cells")
+        blocks: list[Part | str] = [LONELY] if self.known.lonely.any() else []
+        if self.earlier:
+            several = "s" if self.earlier > 1 else ""
+            blocks.append(f"{self.earlier} earlier release{several} counted.")
+        if self.presence_hidden:
+            title = f"Presence, Bayes factor (1 is no news): {self.against}"
+            blocks.append(Part(self.table("bayes_factor"), title))
+        for place in dict.fromkeys((one, "cell")):
+            title = f"Finding, chance of the right {place}"
+            blocks.append(Part(self._both(place), title, chance_per_cent))
+        title = f"{many.capitalize()} at least as likely as the right one"
+        blocks.append(Part(self._both(f"{many}_as_likely", low=True), title, "{:,.0f}".format))
+        if self.by_address and self.unlisted:
+            blocks.append(
+                f"The place of {self.unlisted} of {self.known.n_records} records is at no address "
+                "of the list: the chance of the right cell counts for them."
+            )
+        return (*blocks, NOT_MEASURED)
+
+    def _both(self, column: str, *, low: bool = False) -> pd.DataFrame:
+        """The table of a column without the release and with it, group by group."""
+        before, after = (self.table(name, low=low) for name in (f"{column}_before", column))
+        stages = pd.concat({"no release": before, "released": after})
+        return stages.swaplevel().sort_index()  # by the alphabet, lonely ones and no release first
 
 
+LONELY = (
+    "Lonely records are those whose cell holds too few of their group for any of these to inform "
+    "the copies."
+)
 LAST_ALONE = "of several modelled columns the floor judges the last one alone"
 NO_FLOOR = "values are not judged without a floor"
 NO_LIMIT = "no limit was asked for, of presence, finding or values"
