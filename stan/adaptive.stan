@@ -21,6 +21,7 @@ functions {
   #include functions/surface.stanfunctions
   #include functions/adaptive.stanfunctions
   #include functions/priors.stanfunctions
+  #include functions/decay.stanfunctions
 }
 data {
   int<lower=1> N; // records
@@ -36,6 +37,7 @@ data {
   real<lower=0> kink; // gamma = max(0, kink / r - 1)
   real<lower=0> phi_lower; // bounds of the decay, inverse of their unit
   real<lower=phi_lower> phi_upper;
+  real<lower=0> phi_rate; // 0: uniform between them; else exponential
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
@@ -93,7 +95,7 @@ model {
   target += normal_lpdf(beta | 0, beta_scale);
   target += variance_lpdf(sigma_sq | variance_prior, sigma_par);
   target += variance_lpdf(tau_sq | variance_prior, tau_par);
-  target += uniform_lpdf(phi | phi_lower, phi_upper);
+  target += decay_lpdf(phi | phi_lower, phi_upper, phi_rate);
   target += response_lpdf(panels_at(below, above, H, H_above, phi, r,
                                     phi_range, r_ends)
                           | factor * (b_ls - beta), N, sigma_sq, r);

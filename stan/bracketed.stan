@@ -14,6 +14,7 @@
 functions {
   #include functions/covariance.stanfunctions
   #include functions/priors.stanfunctions
+  #include functions/decay.stanfunctions
   #include functions/copies.stanfunctions
   #include functions/brackets.stanfunctions
 }
@@ -34,6 +35,7 @@ data {
   int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   real<lower=0> phi_lower; // bounds of the decay, inverse of their unit;
   real<lower=phi_lower> phi_upper; // equal: the decay is held there
+  real<lower=0> phi_rate; // 0: uniform between them; else exponential
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // beta_j ~ normal(0, beta_scale_j)
@@ -88,7 +90,7 @@ model {
            .* (sqrt(sigma_sq)
                * (cholesky_decompose(spatial_correlation(d, phi, cov_model))
                   * z))[site];
-    target += uniform_lpdf(phi | phi_lower, phi_upper);
+    target += decay_lpdf(phi | phi_lower, phi_upper, phi_rate);
   }
   target += normal_lpdf(beta | 0, beta_scale);
   target += variance_lpdf(sigma_sq | variance_prior, sigma_par);

@@ -16,6 +16,7 @@
 functions {
   #include functions/covariance.stanfunctions
   #include functions/priors.stanfunctions
+  #include functions/decay.stanfunctions
   #include functions/groups.stanfunctions
 }
 data {
@@ -33,6 +34,7 @@ data {
   int<lower=1, upper=3> cov_model; // 1 exponential, 2 Matern 3/2, 3 Matern 5/2
   real<lower=0> phi_lower; // bounds of the decay, inverse of their unit
   real<lower=phi_lower> phi_upper; // equal to phi_lower: the decay is held
+  real<lower=0> phi_rate; // 0: uniform between them; else exponential
   real<lower=0> r_lower; // bounds of tau_sq_k / T_kk
   real<lower=r_lower> r_upper;
   vector<lower=0>[P] beta_scale; // mu_j ~ normal(0, beta_scale_j)
@@ -102,7 +104,7 @@ model {
                               spatial_correlation(d, phi, cov_model), t,
                               tau_sq, group_kept, a_diag, protection),
                             z, 2 * z_size / min(tau_sq));
-    target += uniform_lpdf(phi | phi_lower, phi_upper);
+    target += decay_lpdf(phi | phi_lower, phi_upper, phi_rate);
     target += collapsed_lpdf(s | precision, log_det_b, n);
   }
 }

@@ -16,6 +16,7 @@ functions {
   #include functions/chebyshev.stanfunctions
   #include functions/surface.stanfunctions
   #include functions/priors.stanfunctions
+  #include functions/decay.stanfunctions
   #include functions/whitening.stanfunctions
 }
 data {
@@ -29,6 +30,7 @@ data {
   vector[P] b_ls; // least squares coefficients
   real<lower=0> phi_lower; // bounds of the decay
   real<lower=phi_lower> phi_upper;
+  real<lower=0> phi_rate; // 0: uniform between them; else exponential
   real<lower=0> r_lower; // bounds of tau_sq / sigma_sq
   real<lower=r_lower> r_upper;
   real<lower=r_lower, upper=r_upper> r_split; // where C may have a kink in r
@@ -80,7 +82,7 @@ model {
   target += variance_lpdf(sigma_sq | variance_prior, sigma_par);
   target += variance_lpdf(r * sigma_sq | variance_prior, tau_par);
   if (!held) {
-    target += uniform_lpdf(phi | phi_lower, phi_upper);
+    target += decay_lpdf(phi | phi_lower, phi_upper, phi_rate);
   }
   target += response_lpdf(s | factor * (b_ls - beta), n, sigma_sq, r);
   target += spatial[4] + given[P + 1]; // derivatives by z

@@ -272,7 +272,9 @@ def _log_prior(model: Model, log_phi: Floats, log_r: Floats, log_sigma_sq: Float
             total = total - 0.5 * log_v - 0.5 * np.exp(log_v) / first**2
         else:
             total = total - (first + 1) * log_v - second * np.exp(-log_v)
-    return total if model.phi is not None else total + log_phi[:, None, None]
+    if model.phi is not None:
+        return total
+    return total + (log_phi - priors.phi_rate * np.exp(log_phi))[:, None, None]
 
 
 def _slice(model: Model, phi: float, log_r: Floats, record: int, effect: str) -> dict[str, Floats]:

@@ -25,7 +25,7 @@ from dsstan.copies.result import Synthesis
 from dsstan.core.files.workspace import temporaries, work_parent
 from dsstan.core.progress import phase
 from dsstan.covariance.approximations import covariance_of
-from dsstan.models.priors import Priors
+from dsstan.models.priors import DECAYS, Priors
 from dsstan.release.copy_files import check_copies, how_written
 from dsstan.release.publication.ledger import VARIABLE, ledger_folder
 from dsstan.release.reading import needed_columns, read_table
@@ -152,6 +152,9 @@ class Plain:
     )
     phi_bounds: tuple[float, float] | None = option(
         None, "Prior range of the decay, inverse of the unit.", MODEL, metavar="LOW HIGH"
+    )
+    decay: str = option(
+        *("uniform", "Prior of the decay: " + " or ".join(DECAYS) + ".", MODEL, DECAYS)
     )
 
 
@@ -294,12 +297,14 @@ def built(kind: type[Kind], given: Mapping[str, Any], claimed: Container[str] = 
     names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
     values = {name: given[name] for name in names if name in given and name not in claimed}
     if kind is ReleaseOptions:
-        bounds = given.get("phi_bounds")
+        bounds, decay = given.get("phi_bounds"), given.get("decay", "uniform")
         values |= {
             "publish": given.get("publish") or (),
             "name": stem_of(given["table"]),
             "covariance": covariance_of(given.get("covariance", "auto"), given.get("neighbours")),
-            "priors": None if bounds is None else Priors(phi_bounds=bounds),
+            "priors": None
+            if bounds is None and decay == "uniform"
+            else Priors(phi_bounds=bounds, decay=decay),
         }
     return kind(**values)
 

@@ -32,6 +32,7 @@ from dsstan.covariance.approximations import COVARIANCES, Covariance, choose_cov
 from dsstan.covariance.correlation import CORRELATIONS
 from dsstan.covariance.protection import PROTECTIONS
 from dsstan.engines import ENGINES, SamplerSettings
+from dsstan.models.counts.priors import CountPriors
 from dsstan.models.flagging.flags import isolated_records
 from dsstan.models.heaps.fit import check_heap_protection
 from dsstan.models.heaps.limits import range_ends
@@ -287,6 +288,7 @@ class ReleaseOptions:
             return
         if self.heap is not None:
             heap_value(self.heap)
+            CountPriors.beside(self.priors)
         if self.range is not None:
             range_ends(self.range)
         name = "range" if self.heap is None else "heap"

@@ -95,6 +95,8 @@ class StepModel:
                     raise InputError(
                         f"{name} belongs to the Gaussian model, and this step has {self.outcome!r}"
                     )
+        if self.outcome in COUNTS:
+            CountPriors.beside(options.priors)
         if self.outcome in COUNTS and not protection_of(options.protection).latent:
             raise InputError(f'a count is protected as "paper" does, got {options.protection!r}')
 
@@ -128,7 +130,7 @@ class StepModel:
         common = options.fitting
         if self.outcome in COUNTS:
             if options.priors is not None:
-                common["priors"] = CountPriors(phi_bounds=options.priors.phi_bounds)
+                common["priors"] = CountPriors.beside(options.priors)
             run = partial(fit_counts, problem, self.outcome, offset=self.offset, **common)
             return lambda protection=None, **how: run(**how)
         if self.outcome == "bracketed":

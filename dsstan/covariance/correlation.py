@@ -30,7 +30,11 @@ __all__ = [
     "correlation_distance",
     "correlation_words",
     "decay_bounds",
+    "decay_quantile",
+    "decay_rate",
+    "decay_share",
     "dissimilarity",
+    "log_decay_mass",
 ]
 
 
@@ -161,5 +165,79 @@ def decay_bounds(d_max: float, name: str = "exponential") -> tuple[float, float]
     >>> [decay_bounds(2.0, name)[0].__round__(2) for name in CORRELATIONS]
     [1.5, 2.37, 2.96]
     """
-    at = 3.0 if correlation_code(name) == 1 else correlation_distance(EFFECTIVE, 1.0, name)
+    at = _effective(name)
     return at / d_max, 100.0 * at / d_max
+
+
+def _effective(name: str) -> float:
+    """phi times the effective range."""
+    return 3.0 if correlation_code(name) == 1 else correlation_distance(EFFECTIVE, 1.0, name)
+
+
+def decay_rate(short: float, chance: float, name: str = "exponential") -> float:
+    """Rate of the exponential prior of phi under which a short effective range has a given chance.
+
+    The penalised-complexity prior of the range in two dimensions (Fuglstad, Simpson, Lindgren and
+    Rue 2019, JASA 114, 445-452, doi 10.1080/01621459.2017.1415907): the inverse of the
+    range, and so phi, is exponential. P(c / phi < short) = exp(-rate c / short), c = phi times the
+    effective range.
+
+    Parameters
+    ----------
+    short
+        An effective range, unit of the coordinates.
+    chance
+        That of a shorter one, between 0 and 1.
+    name
+        One of :data:`CORRELATIONS`.
+
+    Returns
+    -------
+    float
+        Unit of ``short``, whose inverse phi has.
+
+    Examples
+    --------
+    >>> round(decay_rate(0.3, 0.05), 4)
+    0.2996
+    """
+    return float(-np.log(chance) * short / _effective(name))
+
+
+def log_decay_mass(bounds: tuple[float, float], rate: float = 0.0) -> float:
+    """Log integral of exp(-rate phi) between two ends of phi.
+
+    The constant of the prior of phi: uniform where the rate is 0, else exponential and cut.
+
+    Examples
+    --------
+    >>> round(log_decay_mass((1.0, 2.0)), 4), round(log_decay_mass((0.0, 50.0), 2.0), 4)
+    (0.0, -0.6931)
+    """
+    low, high = bounds
+    if rate == 0.0:
+        return float(np.log(high - low))
+    return float(np.log(-np.expm1(-rate * (high - low)) / rate) - rate * low)
+
+
+def decay_share(phi: Floats, bounds: tuple[float, float], rate: float = 0.0) -> Floats:
+    """Prior probability of a smaller decay, of the shape of ``phi``; see :func:`log_decay_mass`."""
+    low, high = bounds
+    if rate == 0.0:
+        return np.asarray((phi - low) / (high - low))
+    return np.asarray(np.expm1(-rate * (phi - low)) / np.expm1(-rate * (high - low)))
+
+
+def decay_quantile(share: Floats, bounds: tuple[float, float], rate: float = 0.0) -> Floats:
+    """The decay of which a share of the prior is smaller: the inverse of :func:`decay_share`.
+
+    Examples
+    --------
+    >>> bounds = 0.5, 40.0
+    >>> decay_quantile(decay_share(np.array([0.7, 9.0]), bounds, 0.2), bounds, 0.2).round(9)
+    array([0.7, 9. ])
+    """
+    low, high = bounds
+    if rate == 0.0:
+        return np.asarray(low + (high - low) * share)
+    return np.asarray(low - np.log1p(share * np.expm1(-rate * (high - low))) / rate)

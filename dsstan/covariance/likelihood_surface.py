@@ -70,6 +70,9 @@ SMOOTH_NODES = (48, 84)
 
 MOST_NODES = (64, 112)
 
+USUAL, OF_LONGER = 100.0, 128
+"""Ratio of the ends of the usual range of phi, and nodes G at the last where it is larger."""
+
 
 @dataclass(frozen=True)
 class Surface:
@@ -234,7 +237,7 @@ def interpolate(
         Ranges to cover; equal ends of ``phi_bounds`` hold the decay.
     nodes
         (G, H) to begin with; unless they are ``fixed``, ``growth`` times as many as needed, up
-        to 64 and 112.
+        to 64 and 112, or 128 and 112 where the range of phi is longer than the usual one.
     tolerance
         Largest error of the log density accepted.
     seed, checks
@@ -255,7 +258,11 @@ def interpolate(
         )
         if surface.error < tolerance:
             return surface
-        if fixed or h >= MOST_NODES[1]:
+        at_most = h >= MOST_NODES[1]
+        if at_most and not fixed and g < OF_LONGER and phi_bounds[1] > 1.01 * USUAL * phi_bounds[0]:
+            g = OF_LONGER
+            continue
+        if fixed or at_most:
             raise SurfaceError(
                 f"the interpolated log density is off by {surface.error:.2g} at a held-out point "
                 f"with {g} x {h} nodes; below {tolerance:g} is needed. Ask for more nodes, or "

@@ -34,6 +34,10 @@ STAGES = ((10_000, (24, 48)), (40_000, (20, 24)), (200_000, (16, 20)))
 OF_BLOCKS = (24, 48)
 """Nodes (G, H) of the first surface of the exact covariance."""
 
+TIMES = 2
+"""So many times as many nodes G of either where phi has an exponential prior: its range is longer,
+and statistics of smooth correlations bend most at its low end."""
+
 FEWER = 0.75
 """Nodes of a narrow exact surface by those in proportion to its box, to begin with."""
 
@@ -69,18 +73,28 @@ class PartialStatistics(Statistics, Protocol):
 
 @dataclass(frozen=True)
 class Window:
-    """A box of (phi, r) and where in it the log density is highest, NaN where nobody looked."""
+    """A box of (phi, r) and where in it the log density is highest, NaN where nobody looked.
+
+    ``phi_rate`` is the rate of the exponential prior of phi, 0 where it is uniform.
+    """
 
     phi_bounds: Bounds
     r_bounds: Bounds
     phi: float = np.nan
     r: float = np.nan
+    phi_rate: float = 0.0
 
 
 def profile(
-    surface: Surface, n: int, phi_bounds: tuple[float, float], r_bounds: tuple[float, float]
+    surface: Surface,
+    n: int,
+    phi_bounds: tuple[float, float],
+    r_bounds: tuple[float, float],
+    phi_rate: float = 0.0,
 ) -> tuple[Floats, Floats, Floats]:
     """Log density on a grid over a box, at the best beta and sigma_sq of each point.
+
+    That of the likelihood and the prior of phi; the others move it little.
 
     Parameters
     ----------
@@ -90,6 +104,8 @@ def profile(
         Number of records that they are sums over.
     phi_bounds, r_bounds
         The box, within that of the surface.
+    phi_rate
+        Of the prior of phi; see :class:`Window`.
 
     Returns
     -------
@@ -108,7 +124,7 @@ def profile(
     rest = full[..., p, p] - (full[..., p, :p] * beta[..., 0]).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         # The factor 1 + r of log|C| and that of the quadratic form cancel.
-        density = -0.5 * (s[..., 0] + n * np.log(rest))
+        density = -0.5 * (s[..., 0] + n * np.log(rest)) - phi_rate * phi[:, None]
     return phi, r, np.where(np.isfinite(density), density, -np.inf)
 
 
@@ -119,6 +135,7 @@ def narrowed_surface(
     *,
     nodes: tuple[int, int] | None = None,
     cov_model: str = "exponential",
+    phi_rate: float = 0.0,
     tolerance: float = TOLERANCE,
     seed: int = 0,
     advance: Callable[[float], None] | None = None,
@@ -135,6 +152,8 @@ def narrowed_surface(
         (G, H), taken as they are; by default by the width of the part.
     cov_model
         Correlation function, on which the number of nodes depends.
+    phi_rate
+        Of the prior of phi; see :class:`Window`.
     tolerance, seed, advance
         See :func:`dsstan.covariance.likelihood_surface.interpolate`.
 
@@ -144,7 +163,7 @@ def narrowed_surface(
         If the tolerance is not met, or the posterior is not found.
     """
     rng, count = np.random.default_rng([seed, 1]), len(source.sites)
-    window = whole = Window(phi_bounds, r_bounds)
+    window = whole = Window(phi_bounds, r_bounds, phi_rate=phi_rate)
     for size, with_nodes in STAGES:
         if size < count or np.isnan(window.phi):
             some = np.sort(rng.choice(count, min(count, size), replace=False))
@@ -164,6 +183,7 @@ def exact_surface(
     *,
     nodes: tuple[int, int] | None = None,
     cov_model: str = "exponential",
+    phi_rate: float = 0.0,
     narrow: bool = True,
     **how: Any,
 ) -> tuple[Surface, Window]:
@@ -172,7 +192,8 @@ def exact_surface(
     It is narrowed where there are many records, unless nodes are given or ``narrow`` is False.
     Parameters and errors are those of :func:`narrowed_surface`.
     """
-    whole, (g, h) = Window(phi_bounds, r_bounds), nodes or first_nodes(cov_model)
+    whole = Window(phi_bounds, r_bounds, phi_rate=phi_rate)
+    g, h = nodes or first_nodes(cov_model)
     held = phi_bounds[0] == phi_bounds[1]
     if held or not narrow or nodes is not None or not source.blocks:
         fixed = nodes is not None
@@ -223,16 +244,18 @@ def _narrower(
 ) -> Window:
     """The part of a box in which rough statistics, as of n records, are not negligible."""
     phi_bounds, r_bounds = window.phi_bounds, window.r_bounds
-    g = 1 if phi_bounds[0] == phi_bounds[1] else nodes[0]
+    g = nodes[0] * (TIMES if window.phi_rate > 0.0 else 1)
+    if phi_bounds[0] == phi_bounds[1]:
+        g = 1
     grid = ChebyshevGrid((g, nodes[1]), (phi_bounds, r_bounds))
     coefficients = grid.coefficients(sums(*grid.points))
-    return inner_box(Surface(grid, coefficients, rotation, n, np.inf), DROP)
+    return inner_box(Surface(grid, coefficients, rotation, n, np.inf), DROP, window.phi_rate)
 
 
-def inner_box(surface: Surface, drop: float) -> Window:
+def inner_box(surface: Surface, drop: float, phi_rate: float = 0.0) -> Window:
     """The part of a surface's box in which the log density is within ``drop`` of its top."""
     phi_bounds, r_bounds = surface.phi_bounds, surface.r_bounds
-    at_phi, at_r, density = profile(surface, surface.n, phi_bounds, r_bounds)
+    at_phi, at_r, density = profile(surface, surface.n, phi_bounds, r_bounds, phi_rate)
     there = density > density.max() - drop
     top = np.unravel_index(int(np.argmax(density)), density.shape)
     return Window(
@@ -240,6 +263,7 @@ def inner_box(surface: Surface, drop: float) -> Window:
         _around(at_r, there.any(axis=0), r_bounds),
         float(at_phi[top[0]]),
         float(at_r[top[1]]),
+        phi_rate,
     )
 
 
@@ -271,14 +295,15 @@ def _nodes(window: Window, whole: Window, all_nodes: tuple[int, int]) -> tuple[i
 
 def _checked(surface: Surface, window: Window, whole: Window) -> tuple[bool, Window]:
     """Whether the box must be wider, and the box: the wider one, or this with its top."""
-    phi, r, density = profile(surface, surface.n, window.phi_bounds, window.r_bounds)
+    rate = window.phi_rate
+    phi, r, density = profile(surface, surface.n, window.phi_bounds, window.r_bounds, rate)
     top = np.unravel_index(int(np.argmax(density)), density.shape)
     least = density.max() - EDGE
     along_phi, along_r = density.max(axis=1), density.max(axis=0)
     new_phi = _wider(window.phi_bounds, whole.phi_bounds, along_phi, least)
     new_r = _wider(window.r_bounds, whole.r_bounds, along_r, least)
     wider = new_phi != window.phi_bounds or new_r != window.r_bounds
-    return wider, Window(new_phi, new_r, float(phi[top[0]]), float(r[top[1]]))
+    return wider, Window(new_phi, new_r, float(phi[top[0]]), float(r[top[1]]), rate)
 
 
 def _wider(

@@ -18,6 +18,7 @@ from scipy.special import gammaln, logsumexp
 from threadpoolctl import threadpool_limits
 
 from dsstan.core.arrays import Floats
+from dsstan.covariance.correlation import log_decay_mass
 from dsstan.covariance.surface_statistics import matrix_of
 from dsstan.engines.base import StanData
 
@@ -72,6 +73,7 @@ class SurfacePosterior:
     b: Floats
     scale: Floats
     phi_bounds: tuple[float, float]
+    phi_rate: float
     half_normal: bool
     sigma: tuple[float, ...]
     tau: tuple[float, ...]
@@ -94,6 +96,7 @@ class SurfacePosterior:
             b=np.asarray(data["b_ls"], dtype=np.float64).reshape(P),
             scale=np.asarray(data["beta_scale"], dtype=np.float64).reshape(P),
             phi_bounds=(float(data["phi_lower"]), float(data["phi_upper"])),
+            phi_rate=float(data["phi_rate"]),
             half_normal=data["variance_prior"] == 1,
             sigma=tuple(data["sigma_par"]),
             tau=tuple(data["tau_par"]),
@@ -151,7 +154,8 @@ class SurfacePosterior:
         best = (self.b - np.linalg.solve(self.factor, u.T).T) / self.scale
         constant = -0.5 * (self.n * np.log(2 * np.pi) + s[:, 0] + self.n * np.log1p(r))
         if self.held is None:
-            constant += points[:, 0] - np.log(self.phi_bounds[1] - self.phi_bounds[0])
+            log_phi, mass = points[:, 0], log_decay_mass(self.phi_bounds, self.phi_rate)
+            constant += log_phi - self.phi_rate * np.exp(log_phi) - mass
         return GivenSpatial(
             log_r,
             constant + log_r,
@@ -275,16 +279,17 @@ class PosteriorTable:
 
     @property
     def log_mass(self) -> float:
-        """Log integral of the likelihood and the priors but that of the decay, which counts as 1.
+        """Log integral of the likelihood and the priors, that of the decay without its constant.
 
-        So those of several ranges of the decay add up.
+        It counts as exp(-rate phi), which is 1 where it is uniform: so those of several ranges of
+        the decay add up.
         """
         first, second = self.axes
         area = (first[1] - first[0]) * (second[1] - second[0])
         p = self.density
         mean = 0.25 * (p[:-1, :-1] + p[1:, :-1] + p[:-1, 1:] + p[1:, 1:])
-        low, high = self.posterior.phi_bounds
-        prior = 0.0 if self.posterior.held is not None else np.log(high - low)
+        of = self.posterior
+        prior = 0.0 if of.held is not None else log_decay_mass(of.phi_bounds, of.phi_rate)
         return self.log_top + float(np.log(mean.sum() * area) + prior)
 
     def propose(self, rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:

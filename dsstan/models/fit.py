@@ -193,7 +193,7 @@ def fit(
     run = run_program(
         request,
         name,
-        {**surface.stan_data(), **sampled.stan_data()}
+        sampled.on_surface(surface)
         if name == "surface"
         else natural_data(
             *(problem, request.A, request.protection, request.phi_held, request.priors, surface),
@@ -255,6 +255,7 @@ def _surface(
     """The likelihood surface of the informing records; the program of the records has it whole."""
     covariance, ranges = request.covariance, (request.phi_bounds, request.priors.r_bounds)
     how: dict[str, Any] = {"nodes": nodes, "cov_model": request.cov_model}
+    how |= {"phi_rate": request.priors.phi_rate}
     how |= {"seed": stan_seed(request.seed), "advance": advance}
     if not covariance.approximate:
         source = covariance.statistics(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy.special import gammaln
@@ -12,13 +12,22 @@ from scipy.special import gammaln
 from dsstan.core.arrays import Floats
 from dsstan.core.errors import InputError, is_number
 from dsstan.core.spelling import spelled
-from dsstan.covariance.correlation import decay_bounds
+from dsstan.covariance.correlation import decay_bounds, decay_rate
+
+DECAYS = ("uniform", "penalised-complexity")
+"""Priors of the decay, by name."""
 
 WIDE = 100.0
 """Default scale of a coefficient's prior, in sd(y) / sd(x_j)."""
 
 FARTHEST = 1e4
 """By which factor a stated range of the decay may reach beyond the usual one."""
+
+EARLIER = 10.0
+"""By which factor the default range of the decay begins earlier where its prior is exponential."""
+
+SHORT, CHANCE = 20.0, 0.05
+"""Default short range, as d_max over so much, and the prior's chance of a shorter one."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +51,21 @@ class Priors:
         ordinary least squares), or shape and scale of the inverse gamma
         (default: 2 and half the residual variance).
     phi_bounds
-        Ends of the uniform prior of the decay, inverse of the coordinates'
+        Ends of the prior of the decay, inverse of the coordinates'
         unit. By default the effective range goes from d_max to d_max / 100: 3 / d_max and
         300 / d_max for the exponential; see :func:`dsstan.covariance.correlation.decay_bounds`.
+        Under ``"penalised-complexity"`` it goes from ten times d_max.
     r_bounds
         Range of tau_sq / sigma_sq to which the prior is cut.
+    decay
+        ``"uniform"`` between ``phi_bounds`` (the default, as in the paper), or
+        ``"penalised-complexity"``: exponential, cut to ``phi_bounds``, so that a long effective
+        range needs no evidence and a short one does
+        (:func:`dsstan.covariance.correlation.decay_rate`). The prior of the variances stays as
+        ``variance`` says; the full penalised-complexity prior has an exponential sigma.
+    short_range
+        Of ``"penalised-complexity"``: a short effective range, in the coordinates' unit, and the
+        chance of a shorter one before the prior is cut. By default d_max / 20 and 0.05.
     """
 
     beta_scale: float | Sequence[float] | None = None
@@ -55,6 +74,8 @@ class Priors:
     tau: float | tuple[float, float] | None = None
     phi_bounds: tuple[float, float] | None = None
     r_bounds: tuple[float, float] = (1e-4, 1e4)
+    decay: Literal["uniform", "penalised-complexity"] = "uniform"
+    short_range: tuple[float, float] | None = None
 
     def resolve(
         self, y: Floats, X: Floats, d_max: float, *, cov_model: str = "exponential"
@@ -73,7 +94,8 @@ class Priors:
         Raises
         ------
         InputError
-            If a setting is not positive and finite, or a range is empty.
+            If a setting is not positive and finite, a range is empty, or a short range is given
+            for a uniform decay.
         """
         n, p = X.shape
         check_variance(self.variance)
@@ -85,16 +107,50 @@ class Priors:
             variance=self.variance,
             sigma=variance_pair(self.sigma, self.variance, residual_sd),
             tau=variance_pair(self.tau, self.variance, residual_sd),
-            phi_bounds=decay_range(self.phi_bounds, d_max, cov_model),
+            phi_bounds=decay_range(
+                *(self.phi_bounds, d_max, cov_model),
+                earlier=1.0 if self.decay == "uniform" else EARLIER,
+            ),
             r_bounds=(float(self.r_bounds[0]), float(self.r_bounds[1])),
+            phi_rate=self._phi_rate(d_max, cov_model),
         )
         resolved.check()
         return resolved
 
+    def _phi_rate(self, d_max: float, cov_model: str) -> float:
+        """Rate of the exponential prior of the decay, 0 where it is uniform."""
+        if self.decay == "uniform":
+            if self.short_range is not None:
+                raise InputError(
+                    'prior setting short_range belongs to decay="penalised-complexity", and decay '
+                    'is "uniform"'
+                )
+            return 0.0
+        if self.decay != "penalised-complexity":
+            raise InputError(f"decay must be {' or '.join(DECAYS)}, got {self.decay!r}")
+        pair = (d_max / SHORT, CHANCE) if self.short_range is None else self.short_range
+        fine = np.shape(pair) == (2,) and all(map(is_number, pair))
+        if not (fine and 0 < pair[0] < np.inf and 0 < pair[1] < 1):
+            raise InputError(
+                "prior setting short_range must be (range, chance): a positive effective range and "
+                "the chance of a shorter one, between 0 and 1"
+            )
+        return decay_rate(float(pair[0]), float(pair[1]), cov_model)
+
+
+class _OfStan(Protocol):
+    """A surface of any kind."""
+
+    def stan_data(self) -> dict[str, Any]:
+        """Its part of the data of ``surface.stan``."""
+
 
 @dataclass(frozen=True)
 class ResolvedPriors:
-    """Every prior setting as a number, as it reached Stan and is recorded."""
+    """Every prior setting as a number, as it reached Stan and is recorded.
+
+    ``phi_rate`` is the rate of the exponential prior of the decay, 0 where it is uniform.
+    """
 
     beta_scale: tuple[float, ...]
     variance: Literal["half-normal", "inverse-gamma"]
@@ -102,13 +158,23 @@ class ResolvedPriors:
     tau: tuple[float, float]
     phi_bounds: tuple[float, float]
     r_bounds: tuple[float, float]
+    phi_rate: float = 0.0
 
     def check(self) -> None:
         """Raise InputError where a setting is not positive or a range is empty."""
-        check_settings(vars(self), "phi_bounds", "r_bounds")
+        check_settings({**vars(self), "phi_rate": None}, "phi_bounds", "r_bounds")
+
+    def on_surface(self, surface: _OfStan) -> dict[str, Any]:
+        """Data of ``surface.stan`` but for the whitening."""
+        return {**surface.stan_data(), **self.stan_data(), "phi_rate": self.phi_rate}
+
+    def decay_data(self, held: float | None = None) -> dict[str, float]:
+        """The data names of the decay, of the programs that it may be free in."""
+        low, high = self.phi_bounds if held is None else (held, held)
+        return {"phi_lower": low, "phi_upper": high, "phi_rate": self.phi_rate}
 
     def stan_data(self) -> dict[str, Any]:
-        """The data names that every program shares."""
+        """The data names that every program shares, but for those of the decay."""
         return {
             "beta_scale": list(self.beta_scale),
             "variance_prior": 1 if self.variance == "half-normal" else 2,
@@ -132,16 +198,17 @@ def check_settings(settings: Mapping[str, Any], *ranges: str) -> None:
 
 
 def decay_range(
-    given: tuple[float, float] | None, d_max: float, cov_model: str
+    given: tuple[float, float] | None, d_max: float, cov_model: str, *, earlier: float = 1.0
 ) -> tuple[float, float]:
-    """Ends of the prior of the decay: as given, else the usual ones.
+    """Ends of the prior of the decay: as given, else the usual ones, the low one ``earlier``.
 
     Raises InputError if an end is so far out that all correlations of the table's places are as
     good as 1 or 0 there.
     """
     usual = decay_bounds(d_max, cov_model)
-    low, high = map(float, given or usual)
     least, most = usual[0] / FARTHEST, usual[1] * FARTHEST
+    usual = usual[0] / earlier, usual[1]
+    low, high = map(float, given or usual)
     if 0.0 < low < high < np.inf and not (least <= low and high <= most):
         raise InputError(
             f"{spelled('phi_bounds', (low, high), of='priors')} is beyond what the places of the "

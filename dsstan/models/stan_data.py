@@ -60,8 +60,7 @@ def shared_data(
     if held is None:
         low, high = np.log(priors.phi_bounds)
         data |= {
-            "phi_lower": priors.phi_bounds[0],
-            "phi_upper": priors.phi_bounds[1],
+            **priors.decay_data(),
             "G": surface.nodes[0],
             "check_phi": np.exp(rng.uniform(low, high, STAN_CHECKS)),
         }

@@ -54,7 +54,7 @@ def sd_under_wider_range(
     rng = np.random.default_rng(stan_seed(request.seed))
     try:
         surface = interpolate(source, bounds, request.priors.r_bounds, NODES, checks=2)
-        beyond = PosteriorTable.of({**surface.stan_data(), **request.priors.stan_data()})
+        beyond = PosteriorTable.of(request.priors.on_surface(surface))
         points, _ = independent_points(beyond, DRAWS, rng)
     except (SurfaceError, EngineError):  # the fit stands without it
         return None

@@ -105,7 +105,7 @@ def all_data() -> dict[str, dict[str, Any]]:
     priors = Priors().resolve(problem.y, problem.X, problem.d_max)
     made = surface(problem, priors)
     A = smoothing(np.inf, (neighbour_distances(problem) >= M).astype(np.float64))
-    on_surface = {**made.stan_data(), **priors.stan_data()}
+    on_surface = priors.on_surface(made)
     ones = np.ones(problem.n_records)
     bounds = {"phi_lower": priors.phi_bounds[0], "phi_upper": priors.phi_bounds[1]}
     records = {"N": problem.n_records, "P": problem.n_terms, "X": problem.X, "y": problem.y}
@@ -130,7 +130,7 @@ def all_data() -> dict[str, dict[str, Any]]:
             "A": A,
             "protection": 1,
             "cov_model": 1,
-            **bounds,
+            **priors.decay_data(),
             **priors.stan_data(),
             "group_scale": list(GROUP_SCALE),
             "lkj_eta": 2.0,

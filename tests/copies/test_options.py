@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from dsstan.copies.keywords import ReleaseKeywords, StrataKeywords
 from dsstan.copies.option_fields import options_of
 from dsstan.copies.options import ReleaseOptions
 from dsstan.copies.published import public_columns
+from dsstan.copies.step_models import StepModel
 from dsstan.copies.strata import fit_strata
 from dsstan.core.errors import InputError
 from dsstan.models.priors import Priors
@@ -101,6 +102,20 @@ def test_plain_numbers_become_a_covariance_and_priors(tmp_path):
     assert found.name == "homes"
     assert found.covariance.neighbours == 4
     assert found.priors == Priors(phi_bounds=(1.0, 2.0))
+    assert built(ReleaseOptions, given | {"decay": "uniform"}).priors is None
+    asked = built(ReleaseOptions, given | {"decay": "penalised-complexity"}).priors
+    assert asked == Priors(decay="penalised-complexity")
+
+
+def test_counts_beside_a_gaussian_model_refuse_another_prior_of_the_decay():
+    own = Priors(decay="penalised-complexity", phi_bounds=(1.0, 2.0))
+    with pytest.raises(InputError, match="in a model of counts the decay has a uniform prior"):
+        ReleaseOptions(heap=0, priors=own)
+    with pytest.raises(InputError, match="in a model of counts the decay has a uniform prior"):
+        StepModel(outcome="poisson").check_options(ReleaseOptions(priors=own))
+    StepModel(outcome="bracketed", cuts=[1.0]).check_options(ReleaseOptions(priors=own))
+    uniform = ReleaseOptions(heap=0, priors=Priors(phi_bounds=(1.0, 2.0)))
+    StepModel(outcome="poisson").check_options(replace(uniform, heap=None))
 
 
 def test_an_option_that_two_tables_state_comes_from_the_first():

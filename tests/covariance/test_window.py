@@ -90,6 +90,19 @@ def test_a_narrow_surface_is_exact_where_the_posterior_is_and_leaves_nothing_out
     assert density[~inside].max() < density.max() - FALL
 
 
+def test_the_prior_of_the_decay_moves_the_box(plain, narrow):
+    rate = 4.0
+    _, box = exact_surface(plain, *BOUNDS, phi_rate=rate)
+    assert box.phi < 0.9 * narrow[1].phi
+    wide = interpolate(plain, *BOUNDS, (32, 56))
+    of_phi, of_r, density = profile(wide, N, *BOUNDS, rate)
+    _, _, without = profile(wide, N, *BOUNDS)
+    np.testing.assert_allclose(without - density, np.tile(rate * of_phi[:, None], of_r.size))
+    inside = (of_phi >= box.phi_bounds[0]) & (of_phi <= box.phi_bounds[1])
+    inside = np.outer(inside, (of_r >= box.r_bounds[0]) & (of_r <= box.r_bounds[1]))
+    assert density[~inside].max() < density.max() - FALL
+
+
 @pytest.mark.parametrize("ends", [((100.0, 120.0), (1.0, 2.0)), ((2.5, 3.0), (1e-3, 2e-3))])
 def test_a_first_look_that_misleads_is_found_out(ends, plain, narrow, monkeypatch):
     """The final surface is widened until its own density is low at its ends."""

@@ -50,7 +50,7 @@ def stan_data(fit):
         priors = replace(priors, phi_bounds=window.phi_bounds, r_bounds=window.r_bounds)
     else:
         surface = interpolate(source, *ranges, first_nodes(fit.cov_model))
-    return {**surface.stan_data(), **priors.stan_data()}
+    return priors.on_surface(surface)
 
 
 FITS = {
@@ -59,6 +59,7 @@ FITS = {
     "tight priors": {"priors": Priors(beta_scale=0.5, sigma=0.1, tau=2.0)},
     "smoother": {"cov_model": "matern32"},
     "vecchia": {"covariance": "vecchia"},
+    "short ranges penalised": {"priors": Priors(decay="penalised-complexity")},
     "restricted": {"protection": "paper", "gamma": 5.0},
     "preserving": {"protection": "preserving"},
     "cut": {"protection": "cut"},
@@ -198,6 +199,7 @@ def two_peaks(share):
         "tau_par": [1.0, 1.0],
         "r_lower": 1e-4,
         "r_upper": 1e4,
+        "phi_rate": 0.0,
     }
 
 

@@ -183,7 +183,7 @@ def test_log_density_of_the_program(density_engine, small, program, name, protec
         {"beta": [6.0, 0.1], "sigma_sq": 20.0, "tau_sq": 0.01, "phi": 1.6},
     ]
     if program == "surface":
-        data = even({**surface.stan_data(), **resolved.stan_data()})
+        data = even(resolved.on_surface(surface))
         coordinates = [whitened(data, p) for p in points]
         given = [{"whitened": z} for z, _ in coordinates]
         jacobians = [log_jacobian for _, log_jacobian in coordinates]

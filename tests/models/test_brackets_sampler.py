@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,9 @@ def test_the_prior_of_theta_is_that_of_the_variances(variance):
         assert got == pytest.approx(want(total, ratio), abs=1e-5)
         free = priors.log_prior(np.array([1.3, total, ratio]), held=False)
         assert free == pytest.approx(got + 1.3, abs=EXACT)  # phi is uniform, so log phi is not
+        own = TruncatedPriors(replace(resolved, phi_rate=0.2), 1.0)
+        cut = own.log_prior(np.array([1.3, total, ratio]), held=False)
+        assert cut == pytest.approx(free - 0.2 * np.exp(1.3), abs=EXACT)
     low, high = priors.theta_range(None)
     np.testing.assert_allclose(np.exp([low[0], high[0]]), resolved.phi_bounds)
     np.testing.assert_allclose(np.exp([low[2], high[2]]), resolved.r_bounds)

@@ -36,6 +36,7 @@ from calibration import (
     releases,
     uniformity,
 )
+from range_coverage import GOAL, RANGES, TABLES, coverage, fewest
 from scipy import stats
 
 from conftest import _no_stanli, leave_out, once
@@ -150,6 +151,18 @@ def test_copies_give_back_the_coverage_of_the_original_table(released):
         if lost + won:
             p = stats.binomtest(lost, lost + won).pvalue
             assert p > COUNT_ALPHA / len(ANALYSTS), analyst
+
+
+@pytest.mark.nightly(f"{2 * TABLES} fits at each range")
+@pytest.mark.parametrize("reach", RANGES)
+def test_a_penalised_complexity_decay_covers_where_the_effect_reaches_far(reach):
+    """By the same tables: its intervals hold the truth as often as the goal has it, or near it."""
+    uniform, penalised = coverage("uniform", reach), coverage("penalised-complexity", reach)
+    assert np.all(penalised.covered >= fewest(TABLES, GOAL))
+    assert np.all(penalised.covered >= uniform.covered)
+    assert np.all(penalised.width > uniform.width)
+    if reach > 1.0:  # beyond the uniform prior's range
+        assert uniform.covered[0] < fewest(TABLES, 0.95)
 
 
 @pytest.mark.parametrize(

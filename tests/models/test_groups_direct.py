@@ -49,11 +49,14 @@ def priors(problem):
     return ds.Priors().resolve(problem.y, problem.X, problem.d_max)
 
 
-@pytest.mark.parametrize("variance", ["half-normal", "inverse-gamma"])
-def test_standard_normal_coordinates_are_the_prior(priors, variance):
+@pytest.mark.parametrize(
+    ("variance", "rate"), [("half-normal", 0.0), ("inverse-gamma", 0.0), ("half-normal", 0.3)]
+)
+def test_standard_normal_coordinates_are_the_prior(priors, variance, rate):
     pair = {"half-normal": ((1.5, 1.0), (0.7, 1.0)), "inverse-gamma": ((3.0, 2.0), (2.5, 0.5))}
     sigma, tau = pair[variance]
     own = replace(priors, variance=variance, sigma=sigma, tau=tau, r_bounds=(1e-12, 1e12))
+    own = replace(own, phi_rate=rate)
     coordinates = PriorCoordinates(3, own, 1.5, None)
     u = np.random.default_rng(1).standard_normal((4000, coordinates.size))
     sets = coordinates.natural(u)
@@ -70,7 +73,11 @@ def test_standard_normal_coordinates_are_the_prior(priors, variance):
     for k, j in ((1, 0), (2, 0), (2, 1)):
         laws.append(stats.beta(2.0, 2.0).cdf((correlations[:, k, j] + 1) / 2))  # eta + (J - 2) / 2
     low, high = own.phi_bounds
-    laws.append((sets.phi - low) / (high - low))
+    width = high - low
+    decay = stats.truncexpon(width * rate, low, 1 / rate) if rate else stats.uniform(low, width)
+    laws.append(decay.cdf(sets.phi))
+    middle = coordinates.natural(coordinates.start(0.5)[None])
+    assert middle.phi[0] == pytest.approx(np.sqrt(low * high))
     for uniform in laws:
         assert stats.kstest(uniform, "uniform").pvalue > FALSE_ALARM / len(laws)
     assert abs(stats.spearmanr(sill[:, 0], sets.tau_sq[:, 0])[0]) < z_limit(1) / np.sqrt(4000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from quadrature import Steps, gregory, model_of, posterior
 from scipy import stats
@@ -125,6 +126,39 @@ def test_nuts_gives_the_posterior_of_the_quadrature(case, sampling_engine, small
     effect = "w*" if case == "paper, finite gamma" else "w"
     answer = posterior(model_of(fit), record=record, effect=effect)
     assert_same(sampled(fit, record, names), summaries(answer, names))
+
+
+@pytest.fixture(scope="module")
+def far_reaching():
+    """50 records whose effect reaches one and a half times as far as the places do."""
+    rng = np.random.default_rng(12)
+    sites = rng.uniform(size=(50, 2))
+    d = np.sqrt(((sites[:, None] - sites[None]) ** 2).sum(-1))
+    root = np.linalg.cholesky(np.exp(-2.0 / d.max() * d) + 0.1 * np.eye(50))
+    x = np.sin(2.5 * sites[:, 0]) + sites[:, 1]
+    y = 2.0 + 0.5 * x + root @ rng.standard_normal(50)
+    table = pd.DataFrame({"a": sites[:, 0], "b": sites[:, 1], "x": x, "y": y})
+    return ds.prepare(table, "y ~ x", coords=("a", "b"))
+
+
+@pytest.mark.parametrize("engine", ["direct", "embedded"])
+@pytest.mark.parametrize("priors", ["default", "stated"])
+def test_a_far_reaching_effect_under_the_penalised_complexity_prior(engine, priors, far_reaching):
+    d_max = far_reaching.d_max
+    own = {"default": None, "stated": (0.5 * d_max, 0.01)}[priors]
+    asked = ds.Priors(decay="penalised-complexity", short_range=own)
+    fit = ds.fit(far_reaching, priors=asked, seed=22, engine=engine, **SAMPLER)
+    assert fit.verdict.passed, str(fit.verdict)
+    names = names_of(fit)
+    finer = Steps(phi=72)
+    answer = posterior(model_of(fit), record=0, steps=finer)
+    assert_same(sampled(fit, 0, names), summaries(answer, names))
+    # The prior counts here: without its rate the same range gives another posterior.
+    flat = replace(model_of(fit), priors=replace(fit.priors, phi_rate=0.0))
+    with pytest.raises(AssertionError, match="phi"):
+        assert_same(
+            sampled(fit, 0, names), summaries(posterior(flat, record=0, steps=finer), names)
+        )
 
 
 @pytest.fixture(scope="module", params=["unrestricted", "paper", "preserving", "cut"])

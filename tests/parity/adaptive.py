@@ -16,7 +16,7 @@ from dsstan.models.adaptive.surface import Setting, build_adaptive_surface
 from dsstan.models.weights import neighbour_distances
 
 from .cases import Case, case
-from .density import _natural, _phi_range, log_density, prior_settings
+from .density import _natural, log_density, prior_settings
 from .golden import Floats, Values
 
 RULES = {
@@ -77,12 +77,12 @@ def program(c: Case, model: str, rule: str, protection: str) -> Floats:
             r_bounds=priors.r_bounds,
             nodes=(g, h),
         )
-        data = {**built.stan_data(), **priors.stan_data()}
+        data = priors.on_surface(built)
         return log_density("surface", data, c.points, priors, "phi_free")
     data = {
         **_natural(c),
         **priors.stan_data(),
-        **_phi_range(c),
+        **priors.decay_data(),
         "kink": RULES[rule].kink,
         "cov_model": correlation_code(model),
         "nearest": neighbour_distances(c.problem),

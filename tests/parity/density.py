@@ -187,7 +187,7 @@ def unrestricted(
     data = {
         **_natural(c),
         **priors.stan_data(),
-        **_phi_range(c),
+        **priors.decay_data(),
         "G": g,
         "H": h,
         "n_check": 0,
@@ -238,7 +238,7 @@ def surface(c: Case, gamma: float, protection: str, kind: str) -> Floats:
         nodes=(g, h),
         tolerance=np.inf,
     )
-    data = {**built.stan_data(), **priors.stan_data()}
+    data = priors.on_surface(built)
     free = None if kind == "held" else "phi_free"
     return log_density("surface", data, points, priors, free)
 

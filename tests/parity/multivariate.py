@@ -91,6 +91,7 @@ def _at(point: dict[str, Any], A: Floats, protection: str, free: str | None) -> 
         "cov_model": correlation_code(free or "exponential"),
         "phi_lower": low,
         "phi_upper": high,
+        "phi_rate": 0.0,
         **resolved.stan_data(),
         "group_scale": own["group_scale"],
         "lkj_eta": own["lkj_eta"],

@@ -126,7 +126,7 @@ MUTATIONS = (
     Mutation(
         "no prior of the decay in surface.stan",
         "stan/surface.stan",
-        "target += uniform_lpdf(phi | phi_lower, phi_upper);",
+        "target += decay_lpdf(phi | phi_lower, phi_upper, phi_rate);",
         "",
         "density and surface and free and nodes and hand",
     ),

@@ -11,7 +11,7 @@ import pytest
 from scipy.interpolate import CubicSpline
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
-from scipy.stats import norm
+from scipy.stats import expon, norm
 
 import dsstan as ds
 from dsstan.core.errors import InputError
@@ -48,10 +48,10 @@ def table(nugget, n=N, seed=5):
 
 
 @lru_cache
-def released(nugget, protection, gamma=np.inf, copies=3, n=N, seed=5, noise=None):
+def released(nugget, protection, gamma=np.inf, copies=3, n=N, seed=5, noise=None, priors=None):
     """Copies; the decay is free without protection and under cut, else held."""
     problem = ds.prepare(table(nugget, n, seed), "y ~ x", coords=("a", "b"))
-    free = fit = ds.fit(problem, seed=1, **FAST)
+    free = fit = ds.fit(problem, seed=1, priors=priors, **FAST)
     if protection != "none":
         a = np.zeros(n)
         a[[0, n - 1]] = 1.0
@@ -71,13 +71,15 @@ def log_normal(V, e):
 
 
 def decays(fit, points):
-    """Decays and the log weights of their uniform prior."""
+    """Decays and the log weights of their prior, uniform or exponential."""
     if fit.phi_held is not None:
         return [(fit.phi_held, 0.0)]
     low, high = np.log(fit.priors.phi_bounds)
     x, w = np.polynomial.legendre.leggauss(points)
     at = 0.5 * (low + high) + 0.5 * (high - low) * x
-    return list(zip(np.exp(at), np.log(w) + at, strict=True))
+    rate = fit.priors.phi_rate
+    law = 0.0 if rate == 0.0 else expon(scale=1 / rate).logpdf(np.exp(at))
+    return list(zip(np.exp(at), np.log(w) + at + law, strict=True))
 
 
 def correlation_of(fit, phi):
@@ -219,6 +221,38 @@ def test_the_posterior_is_that_of_normal_laws_written_out(protection, nugget, re
     found = exact_intruder(release, records=[record], progress=False).records.iloc[0]
     assert found["sd"] == pytest.approx(sd, rel=GRID_ERROR)
     assert found["mean"] == pytest.approx(mean, abs=0.02 * sd)
+
+
+PENALISED = ds.Priors(decay="penalised-complexity", short_range=(6.0, 0.01), phi_bounds=(0.15, 6.0))
+"""It pulls to ranges far beyond the table, so that an intruder without it would be another one."""
+
+
+@pytest.mark.parametrize(
+    ("protection", "nugget", "record"),
+    [
+        ("none", "ordinary", 0),
+        ("cut", "ordinary", 5),
+        pytest.param("paper", "ordinary", 0, marks=NIGHT),
+        pytest.param("none", "strong", N - 1, marks=NIGHT),
+        pytest.param("none", "weak", 5, marks=NIGHT),
+    ],
+)
+def test_it_is_so_under_the_penalised_complexity_prior(protection, nugget, record):
+    release = released(NUGGETS[nugget], protection, priors=PENALISED)
+    assert release.fit.priors.phi_rate > 1.0
+    sd, mean = by_hand(release, record)
+    found = exact_intruder(release, records=[record], progress=False).records.iloc[0]
+    assert found["sd"] == pytest.approx(sd, rel=GRID_ERROR)
+    assert found["mean"] == pytest.approx(mean, abs=0.02 * sd)
+
+
+def test_the_prior_of_the_decay_counts_for_the_intruder():
+    """Were it left out, the mean would be further off than the test above allows."""
+    release = released(NUGGETS["ordinary"], "none", priors=PENALISED)
+    flat = replace(release.fit, priors=replace(release.fit.priors, phi_rate=0.0))
+    found = exact_intruder(release, records=[0], progress=False).records.iloc[0]
+    other = exact_intruder(replace(release, fit=flat), records=[0], progress=False).records.iloc[0]
+    assert abs(found["mean"] - other["mean"]) > 3 * 0.02 * found["sd"]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ INCLUDES = (
     "whitening",
     "adaptive",
     "priors",
+    "decay",
     "copies",
     "brackets",
     "groups",
@@ -336,6 +337,16 @@ def test_variance_priors():
     assert call("variance_lpdf", v=v, kind=1, par=[1.3, 1.0]) == pytest.approx(half, rel=1e-13)
     inverse = stats.invgamma(2.5, scale=0.7).logpdf(v)
     assert call("variance_lpdf", v=v, kind=2, par=[2.5, 0.7]) == pytest.approx(inverse, rel=1e-13)
+
+
+@pytest.mark.parametrize("phi", [2.0, 7.3, 90.0])
+def test_decay_priors(phi):
+    ends = {"phi": phi, "low": 2.0, "high": 90.0}
+    uniform = stats.uniform(2.0, 88.0).logpdf(phi)
+    assert call("decay_lpdf", rate=0.0, **ends) == pytest.approx(uniform, rel=1e-13)
+    for rate in (1e-3, 0.2, 3.0):
+        cut = stats.truncexpon(88.0 * rate, loc=2.0, scale=1 / rate).logpdf(phi)
+        assert call("decay_lpdf", rate=rate, **ends) == pytest.approx(cut, rel=CLOSE)
 
 
 def test_eigen_system_reproduces_a_singular_correlation(places):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 
 import numpy as np
@@ -32,6 +33,13 @@ POINTS = [
     {"beta": [6.0, 0.1], "sigma_sq": 20.0, "tau_sq": 0.01, "phi": 1.6},
 ]
 PRIORS = ds.Priors(phi_bounds=PHI_BOUNDS, r_bounds=R_BOUNDS)
+RATE = 0.4
+SHORT = ds.Priors(
+    phi_bounds=PHI_BOUNDS,
+    r_bounds=R_BOUNDS,
+    decay="penalised-complexity",
+    short_range=(1.2, np.exp(-1.0)),  # of rate RATE for the exponential correlation
+)
 
 
 def smoothing_of(problem, kind):
@@ -50,7 +58,15 @@ def prior_density(point, priors, held):
     for name, (scale, _) in (("sigma_sq", priors.sigma), ("tau_sq", priors.tau)):
         root = np.sqrt(point[name])
         total += stats.halfnorm(scale=scale).logpdf(root) - np.log(2 * root)
-    return total if held else total - np.log(PHI_BOUNDS[1] - PHI_BOUNDS[0])
+    return total if held else total + decay_density(point["phi"], priors.phi_rate)
+
+
+def decay_density(phi, rate):
+    """Log prior of the decay between PHI_BOUNDS."""
+    low, width = PHI_BOUNDS[0], PHI_BOUNDS[1] - PHI_BOUNDS[0]
+    if rate == 0.0:
+        return stats.uniform(low, width).logpdf(phi)
+    return stats.truncexpon(width * rate, loc=low, scale=1 / rate).logpdf(phi)
 
 
 def jacobian(point, held):
@@ -129,15 +145,43 @@ def test_log_density_with_other_correlations(engine, small, name, protection, ga
     hold_log_density(engine, small, name, protection, gamma, cov_model)
 
 
-def hold_log_density(engine, small, name, protection, gamma, cov_model):
+@pytest.mark.parametrize("name", ["unrestricted", "surface"])
+def test_log_density_under_the_penalised_complexity_prior(engine, small, name):
+    assert SHORT.resolve(small.y, small.X, small.d_max).phi_rate == pytest.approx(RATE)
+    hold_log_density(engine, small, name, "none", "none", "exponential", SHORT)
+
+
+@pytest.mark.parametrize("name", ["multivariate", "bracketed", "adaptive"])
+def test_the_prior_of_the_decay_alone_tells_two_rates_apart(name):
+    path = Program(name).folder / "data" / f"{name}.json"
+    data = json.loads(path.read_text()) | {"phi_lower": PHI_BOUNDS[0], "phi_upper": PHI_BOUNDS[1]}
+    if name == "adaptive":
+        data |= {"n_check": 0, "check_phi": [], "check_r": []}
+    point = {"beta": [2.0, 0.5], "sigma_sq": 1.0, "tau_sq": 0.1}
+    if name == "multivariate":
+        point = {"root": [1.0, 1.2], "angle": [1.2, 1.1], "L": [[1.0, 0.0], [0.6, 0.8]]}
+    if name == "bracketed":
+        point["z"] = [0.1] * data["n_sites"]
+    decays = (2.0, 9.0)
+    key = "phi" if name == "adaptive" else "phi_free"
+    points = [{**point, key: phi if key == "phi" else [phi]} for phi in decays]
+    found = [
+        get_engine("embedded").log_density(Program(name), data | {"phi_rate": rate}, points)
+        for rate in (0.0, RATE)
+    ]
+    wanted = [decay_density(phi, RATE) - decay_density(phi, 0.0) for phi in decays]
+    np.testing.assert_allclose(found[1] - found[0], wanted, rtol=0, atol=DENSITY)
+
+
+def hold_log_density(engine, small, name, protection, gamma, cov_model, priors=PRIORS):
     a = smoothing_of(small, gamma)
     held = name == "restricted" or (name == "surface" and protection != "none")
-    priors = PRIORS.resolve(small.y, small.X, small.d_max)
+    priors = priors.resolve(small.y, small.X, small.d_max)
     surface = surface_of(small, a, protection, held, cov_model)
     more = {"cov_model": cov_model}
     phi_held = HELD if held else None
     if name == "surface":
-        data = even({**surface.stan_data(), **priors.stan_data()})
+        data = even(priors.on_surface(surface))
     elif name == "reference/cholesky":
         data = {
             **natural_data(small, a, protection, HELD, priors, surface, **more),
@@ -450,6 +494,7 @@ def test_draws_of_several_groups_inside_stan_follow_the_closed_form(tiny, protec
         "cov_model": 1,
         "phi_lower": HELD,
         "phi_upper": HELD,
+        "phi_rate": 0.0,
         **PRIORS.resolve(y, X, tiny.d_max).stan_data(),
         "beta_scale": [20.0, 5.0],
         "group_scale": [1.0, 1.0],

@@ -83,8 +83,8 @@ class Grid:
     "table formula coords out_folder sep decimal thousands encoding na layer crs distance "
     "survey_weights household "
     "threshold correlation continuous gamma protection copies floor seed workers engine cov_model "
-    "covariance neighbours phi_bounds time time_decay group_share workdir ledger chains warmup "
-    "samples dry_run as_json"
+    "covariance neighbours phi_bounds decay time time_decay group_share workdir ledger chains "
+    "warmup samples dry_run as_json"
 )
 def compare_command(source: Source, grid: Grid, options: ReleaseOptions, how: Run) -> None:
     """Judge a grid of settings by risk and utility."""

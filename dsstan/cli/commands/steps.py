@@ -58,7 +58,8 @@ _HEAD = signature_of(
 
 _STEP = signature_of(
     "formula outcome threshold correlation neighbour by_site weights gamma protection cov_model "
-    "phi_bounds time_decay group_share rounding heap range offset cuts closed likelihood groups",
+    "phi_bounds decay time_decay group_share rounding heap range offset cuts closed likelihood "
+    "groups",
     *(Source, StepModel, ReleaseOptions),
 )
 """What a step may say."""

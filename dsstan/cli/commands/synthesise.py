@@ -34,8 +34,8 @@ from dsstan.table.formulas.formula import parse
     "table formula coords out_folder sep decimal thousands encoding na layer crs distance "
     "survey_weights household copies seed threshold correlation neighbour by_site weights gamma "
     "protection engine format absolute chains warmup samples adapt_delta cov_model covariance "
-    "neighbours phi_bounds time time_decay group_share accept_failed strict rounding missing heap "
-    "range imputations hide_gaps publish csv_text accept_proxy floor attribution "
+    "neighbours phi_bounds decay time time_decay group_share accept_failed strict rounding missing "
+    "heap range imputations hide_gaps publish csv_text accept_proxy floor attribution "
     "accept_below_floor reason places mask addresses cells surface held_back places_groups number "
     "accept_place presence finding no_report by_row_groups workdir ledger dry_run as_json verbose"
 )

@@ -73,7 +73,9 @@ class Vecchia(Covariance):
         def more(neighbours: int) -> Any:
             return statistics(replace(self, neighbours=neighbours))
 
-        fine, within, done = refined_surface(source, surface, more, at_least=self.neighbours)
+        fine, within, done = refined_surface(
+            source, surface, more, at_least=self.neighbours, phi_rate=window.phi_rate
+        )
         return fine, within or window, done
 
     def statistics(self, model: SpatialModel) -> VecchiaStatistics:

@@ -56,11 +56,17 @@ INNER = 20.0
 NODES = (4, 6, 9, 13, 19, 28)
 """Nodes of the difference along each side, the next where its error is too large."""
 
+OF_LONGER = 40
+"""Nodes at the last where phi has an exponential prior, whose range is longer."""
+
 NEAR_ENOUGH = 0.05
 """Largest error of the log density that may be left. It moves a mean by less, in sds."""
 
 OUTER = 4.0
 """Fall of the log density from its top at the points where it is measured."""
+
+BETWEEN = 10
+"""So many points between those."""
 
 POINTS = 61
 """Points along each side over which moments are summed."""
@@ -148,6 +154,7 @@ def refined_surface(
     more: Callable[[int], Sums],
     *,
     at_least: int = 0,
+    phi_rate: float = 0.0,
 ) -> tuple[Surface, Window | None, Refinement]:
     """The surface where the posterior lies, refined; as it is, without a window, where it is not.
 
@@ -159,33 +166,40 @@ def refined_surface(
         Gives the statistics of another number of neighbours.
     at_least
         Neighbours that the caller asked for.
+    phi_rate
+        Of the prior of phi; see :class:`dsstan.covariance.window.Window`.
     """
     m = source.neighbours.earlier.shape[1]
     many = len(source.sites) > MOST_ROWS
     if many and at_least <= m:
         return surface, None, Refinement(m, m, (), np.inf, 0)
-    box = inner_box(surface, INNER)
+    box = inner_box(surface, INNER, phi_rate)
     ends = box.phi_bounds, box.r_bounds
     grid = ChebyshevGrid(surface.nodes, ends)
     values = surface.grid.on(surface.coefficients, *grid.points)
     rough = replace(surface, grid=grid, coefficients=grid.coefficients(values))
     if many:
-        fine, _ = _with_difference(rough, more(at_least))
-        return fine, inner_box(fine, np.inf), Refinement(m, at_least, (), np.inf, 0)
-    first = posterior_moments(rough)
+        fine, _ = _with_difference(rough, more(at_least), phi_rate)
+        return fine, inner_box(fine, np.inf, phi_rate), Refinement(m, at_least, (), np.inf, 0)
+    first = posterior_moments(rough, phi_rate)
     by: int | str = "exact"
     if len(source.sites) <= EXACT_ROWS:
-        (fine, left), where = _with_difference(rough, DenseStatistics(source)), 0
+        (fine, left), where = _with_difference(rough, DenseStatistics(source), phi_rate), 0
     else:
-        fine, by, left, where = _doubled(rough, first, more, m, at_least)
-    found = posterior_moments(fine)
+        fine, by, left, where = _doubled(rough, first, more, m, at_least, phi_rate)
+    found = posterior_moments(fine, phi_rate)
     moved = (found[0] - first[0]) / found[1]
     done = Refinement(m, by, tuple(moved.tolist()), left, where)
-    return fine, inner_box(fine, np.inf), done
+    return fine, inner_box(fine, np.inf, phi_rate), done
 
 
 def _doubled(
-    rough: Surface, found: Moments, more: Callable[[int], Sums], m: int, at_least: int
+    rough: Surface,
+    found: Moments,
+    more: Callable[[int], Sums],
+    m: int,
+    at_least: int,
+    phi_rate: float,
 ) -> tuple[Surface, int, float, int]:
     """The surface of twice as many neighbours, and so on until they are enough.
 
@@ -195,25 +209,25 @@ def _doubled(
     count, left = m, np.inf
     while count < max(ENOUGH, at_least) or (left > MOVED and count < MOST):
         count, before = min(2 * count, max(MOST, at_least)), found
-        fine, error = _with_difference(rough, more(count))
-        found = posterior_moments(fine)
+        fine, error = _with_difference(rough, more(count), phi_rate)
+        found = posterior_moments(fine, phi_rate)
         step = np.abs(found[0] - before[0]) / found[1]
         still = float(step.max()) * (SHARE if count >= ENOUGH else 1.0)
         left, where = max(still, error), int(np.argmax(step))
     return fine, count, left, where
 
 
-def _with_difference(rough: Surface, wanted: Sums) -> tuple[Surface, float]:
+def _with_difference(rough: Surface, wanted: Sums, phi_rate: float) -> tuple[Surface, float]:
     """The surface with what it lacks of the statistics wanted, and the error that is left."""
     ends, held = rough.grid.bounds, rough.phi_bounds[0] == rough.phi_bounds[1]
-    for count in NODES:
+    for count in NODES if phi_rate == 0.0 else (*NODES, OF_LONGER):
         g, h = (min(count, most) for most in rough.nodes)
         few = ChebyshevGrid((g, h), ends)
         lacks = wanted.sums(*few.points) - rough.grid.on(rough.coefficients, *few.points)
         coefficients = rough.coefficients.copy()
         coefficients[:g, :h] += few.coefficients(lacks)
         fine = replace(rough, coefficients=coefficients)
-        points = _outermost(fine)
+        points = _outermost(fine, phi_rate)
         error = 0.0 if points else np.inf
         for phi, r in points[2 if held else 0 :]:
             s = wanted.sums(np.array([phi]), np.array([r]))[0, 0]
@@ -223,26 +237,29 @@ def _with_difference(rough: Surface, wanted: Sums) -> tuple[Surface, float]:
     return fine, error
 
 
-def _outermost(surface: Surface) -> list[tuple[float, float]]:
+def _outermost(surface: Surface, phi_rate: float) -> list[tuple[float, float]]:
     """The points (phi, r) of least and most phi, least and most r where the posterior lies.
 
-    A surface that is wrong somewhere may have its top there: so these are points of its own. None
+    A surface that is wrong somewhere may have its top there: so these are points of its own. Where
+    the prior of phi pulls to long ranges, at which a difference bends more, also some between. None
     where somewhere in its box its statistics are those of no covariance.
     """
-    phi, r, density = profile(surface, surface.n, surface.phi_bounds, surface.r_bounds)
+    phi, r, density = profile(surface, surface.n, surface.phi_bounds, surface.r_bounds, phi_rate)
     i, j = np.nonzero(density > density.max() - OUTER)
     full = matrix_of(surface.grid.on(surface.coefficients, phi, r))
     if not (np.isfinite(density).all() and np.linalg.eigvalsh(full).min() > 0.0):
         return []
     at = [i.argmin(), i.argmax(), j.argmin(), j.argmax()]
+    if phi_rate > 0.0:
+        at += np.linspace(0, i.size - 1, BETWEEN).astype(int).tolist()
     return [(float(phi[i[k]]), float(r[j[k]])) for k in at]
 
 
-def posterior_moments(surface: Surface) -> tuple[Floats, Floats]:
+def posterior_moments(surface: Surface, phi_rate: float = 0.0) -> tuple[Floats, Floats]:
     """Means and sds of log phi, log sigma_sq, log tau_sq and every coefficient.
 
-    Under flat priors of phi, sigma, tau and the coefficients, which is near enough to say by how
-    many sds a likelihood moves them.
+    Under flat priors of sigma, tau and the coefficients, which is near enough to say by how many
+    sds a likelihood moves them. That of phi is flat where its rate is 0, else exponential.
     """
     n, P = surface.n, surface.rotation.b.size
     held = surface.phi_bounds[0] == surface.phi_bounds[1]
@@ -255,7 +272,7 @@ def posterior_moments(surface: Surface) -> tuple[Floats, Floats]:
     rest = full[..., P, P] + np.sum(full[..., :P, P] * u[..., 0], axis=-1)
     # The factors 1 + r of the determinants and of the quadratic form cancel.
     density = -0.5 * (s[..., 0] - np.linalg.slogdet(inverse)[1] + (n - P) * np.log(rest))
-    density += np.log(phi)[:, None] + 0.5 * np.log(r)
+    density += (np.log(phi) - phi_rate * phi)[:, None] + 0.5 * np.log(r)
     mass = np.exp(density - density.max())
     mass /= mass.sum()
     sigma = np.log(rest / ((1.0 + r) * (n - P)))

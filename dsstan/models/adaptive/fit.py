@@ -238,7 +238,7 @@ def fit_adaptive(
     run = run_program(
         request,
         "surface",
-        {**surface.stan_data(), **request.priors.stan_data()},
+        request.priors.on_surface(surface),
         near_least_squares(surface.rotation, request.priors),
         runner=runner,
         surface_error=surface.error,

@@ -116,7 +116,7 @@ class TruncatedPriors:
     def log_prior(self, theta: Floats, *, held: bool) -> float:
         """Log density of theta but for the cuts' constants."""
         log_sigma_sq = float(theta[1] - np.logaddexp(0.0, theta[2]))
-        value = 0.0 if held else float(theta[0])
+        value = 0.0 if held else float(theta[0] - self.priors.phi_rate * np.exp(theta[0]))
         for log_v, pair in (
             (log_sigma_sq, self.priors.sigma),
             (log_sigma_sq + float(theta[2]), self.priors.tau),

@@ -53,7 +53,6 @@ def bracketed_data(
 ) -> dict[str, Any]:
     """Data of ``bracketed.stan``; A has shape (N,), and ``held`` is the decay where it is held."""
     low, high = kept.low_modelled, kept.high_modelled
-    bounds = priors.phi_bounds if held is None else (held, held)
     return {
         "N": problem.n_records,
         "P": problem.n_terms,
@@ -68,8 +67,7 @@ def bracketed_data(
         "low": np.where(np.isfinite(low), low, 0.0),
         "high": np.where(np.isfinite(high), high, 0.0),
         "cov_model": correlation_code(cov_model),
-        "phi_lower": bounds[0],
-        "phi_upper": bounds[1],
+        **priors.decay_data(held),
         **priors.stan_data(),
         "draw_latent": 1,
     }

@@ -9,8 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from dsstan.core.arrays import Floats
+from dsstan.core.errors import InputError
 from dsstan.models.counts.outcomes import Outcome
 from dsstan.models.priors import (
+    Priors,
     check_settings,
     check_variance,
     coefficient_scales,
@@ -64,6 +66,21 @@ class CountPriors:
     sigma_bounds: tuple[float, float] | None = None
     phi_bounds: tuple[float, float] | None = None
     size: tuple[float, float] = SIZE
+
+    @classmethod
+    def beside(cls, priors: Priors | None) -> CountPriors | None:
+        """Those of counts beside a Gaussian model: the same range of the decay.
+
+        Raises InputError where its decay has another prior than the uniform one.
+        """
+        if priors is None:
+            return None
+        if priors.decay != "uniform":
+            raise InputError(
+                f"in a model of counts the decay has a uniform prior, and decay is "
+                f"{priors.decay!r}: leave it out, or model the counts apart"
+            )
+        return cls(phi_bounds=priors.phi_bounds)
 
     def resolve(
         self, outcome: Outcome, X: Floats, d_max: float, cov_model: str = "exponential"

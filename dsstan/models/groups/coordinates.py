@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import betaincinv, gammaincinv, log_ndtr, ndtr, ndtri
 
 from dsstan.core.arrays import Floats, Truths
+from dsstan.covariance.correlation import decay_quantile, decay_share
 from dsstan.models.priors import ResolvedPriors
 
 
@@ -68,7 +69,7 @@ class PriorCoordinates:
         if self.held is None:
             low, high = self.priors.phi_bounds
             phi = np.exp((1 - share) * np.log(low) + share * np.log(high))
-            u[-1] = ndtri((phi - low) / (high - low))
+            u[-1] = ndtri(decay_share(phi, (low, high), self.priors.phi_rate))
         return u
 
     def natural(self, u: Floats) -> GroupParameterSets:
@@ -100,8 +101,7 @@ class PriorCoordinates:
         if self.held is not None:
             phi = np.full(len(u), self.held)
         else:
-            start, end = priors.phi_bounds
-            phi = start + (end - start) * ndtr(u[:, -1])
+            phi = decay_quantile(ndtr(u[:, -1]), priors.phi_bounds, priors.phi_rate)
         return GroupParameterSets(T, tau_sq, phi, inside)
 
     def _correlation_factor(self, u: Floats) -> Floats:

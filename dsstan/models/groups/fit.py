@@ -205,7 +205,6 @@ def _data(
 ) -> dict[str, Any]:
     """Data of ``multivariate.stan``."""
     problem = request.problem
-    low, high = request.phi_bounds
     return {
         "N": problem.n_records,
         "P": problem.n_terms,
@@ -217,8 +216,7 @@ def _data(
         "A": request.A,
         "protection": protection_of(request.protection).stan_number,
         "cov_model": correlation_code(request.cov_model),
-        "phi_lower": low,
-        "phi_upper": high,
+        **request.priors.decay_data(request.phi_held),
         **request.priors.stan_data(),
         "group_scale": list(spread),
         "lkj_eta": eta,

@@ -262,7 +262,7 @@ def fit_heaped(
             _who(problem) if before is None else before.problem,
             "bernoulli",
             start=before,
-            priors=None if priors is None else CountPriors(phi_bounds=priors.phi_bounds),
+            priors=CountPriors.beside(priors),
             seed=seeds[1],
             samples=MORE * check_count("samples", samples),
             **common,

@@ -151,7 +151,8 @@ class VarianceGrid:
         )
         self.log_phi, self.log_r, log_weight = self.box.nodes(sizes)
         self.prior = ScalePrior.at(self.fit.priors, self.log_r)
-        self.log_weight = log_weight + self.log_phi[:, None] + self.prior.log_constant
+        of_phi = self.log_phi - self.fit.priors.phi_rate * np.exp(self.log_phi)
+        self.log_weight = log_weight + of_phi[:, None] + self.prior.log_constant
         self.marginal = self.over_nodes(Spectrum.of_values)
 
     def over_nodes(self, spectrum: Callable[[Fit, Indices, float], Spectrum]) -> Marginal:
