@@ -19,6 +19,9 @@ DEMO_OUT ?= demo-out
 NOTEBOOKS ?= notebooks
 LESSONS ?= $(wildcard examples/[0-9]*.py)
 
+# The tests start hundreds of processes, each of which would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test nightly check docs parity bench trust kills notebooks mutants dist lock sbom audit advisories format clean
 
 demo: $(VENV)/.demo

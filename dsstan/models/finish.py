@@ -184,7 +184,8 @@ def finish_fit(
         fixed = not (request.covariance.approximate or kind.smoothing_moves)
         if run.log_mass is not None and fixed:
             rise = sd_under_wider_range(request, draws, run.log_mass)
-        reach = reach_note(draws["phi"], request.priors.phi_bounds, rise)
+        priors = request.priors
+        reach = reach_note(draws["phi"], priors.phi_bounds, rise, priors.phi_rate)
         notes = (*notes, *([] if reach is None else [reach]))
     if run.tops > 1:
         notes = (

@@ -152,6 +152,14 @@ def test_the_low_end_of_the_default_range_warns_of_nothing(low, high, stated, se
     assert noted is None or f"{100 * low:.0f}% of the draws" in noted
 
 
+@pytest.mark.parametrize("phi_rate", [0.0, 0.3])
+def test_a_narrow_interval_leads_to_the_other_prior_where_it_is_not_taken_yet(phi_rate):
+    noted = reach_note(np.ones((4, 250)), (0.1, 10.0), ("Intercept", 1.5), phi_rate)
+    assert "the sd of Intercept would be 1.5 times as large" in noted
+    other = 'priors=Priors(decay="penalised-complexity")'
+    assert (other in noted) is (phi_rate == 0.0)
+
+
 FARTHER = 0.05
 """By how much the low end of the default range may move what is left without a release: what counts
 as a material rise of a risk. Monte Carlo errors are below 1%."""

@@ -162,7 +162,10 @@ def at_bounds(
 
 
 def reach_note(
-    phi: Floats, phi_bounds: tuple[float, float], rise: tuple[str, float] | None = None
+    phi: Floats,
+    phi_bounds: tuple[float, float],
+    rise: tuple[str, float] | None = None,
+    phi_rate: float = 0.0,
 ) -> str | None:
     """What to know where the decay reaches the low end of its default range; else None.
 
@@ -175,6 +178,8 @@ def reach_note(
     rise
         The term whose sd grows most under a wider range, and by how much
         (``dsstan.models.wider_range``).
+    phi_rate
+        Of the prior of the decay, 0 where it is uniform.
     """
     low, _ = _ends(phi, phi_bounds)
     said = []
@@ -191,6 +196,9 @@ def reach_note(
             f"end, the sd of {rise[0]} would be {rise[1]:.2g} times as large: its interval may be "
             "too narrow"
         )
+        if phi_rate == 0.0:
+            other = spelled("decay", "penalised-complexity", of="priors")
+            said[-1] += f", and {other} gives a wider one"
     return ". ".join(said) or None
 
 
