@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -107,7 +107,12 @@ class CountPriors:
 
 @dataclass(frozen=True)
 class ResolvedCountPriors:
-    """Every prior setting as a number, as it is recorded."""
+    """Every prior setting as a number, as it is recorded.
+
+    ``phi_rate`` is that of a uniform decay; see :class:`dsstan.models.priors.ResolvedPriors`.
+    """
+
+    phi_rate: ClassVar[float] = 0.0
 
     beta_scale: tuple[float, ...]
     variance: Literal["half-normal", "inverse-gamma"]
