@@ -15,7 +15,7 @@ from dsstan.core.display import chance_per_cent
 from dsstan.models.checks.conditions import CONDITIONS
 from dsstan.release.placed.verdict import placed_lines, unmet
 from dsstan.release.verdicts import FREE, NAMED, answer
-from dsstan.risk.places.result import PlaceAssessment
+from dsstan.risk.places.result import LONELY, PlaceAssessment
 
 __all__ = ["placed_screen", "print_placed"]
 
@@ -95,8 +95,7 @@ def _places_line(release: PlacedRelease) -> str:
     intensity = release.intensity
     return (
         f"{release.in_words}; {intensity.mask.n_cells} cells; {int(intensity.lonely.sum())} of "
-        f"{intensity.n_records} records are lonely: too few of their group in their cell to inform "
-        "the copies"
+        f"{intensity.n_records} records are lonely: {LONELY}"
     )
 
 

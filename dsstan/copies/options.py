@@ -1,7 +1,8 @@
 """The options of a release, each stated once: type, default, check and meaning.
 
 :func:`dsstan.protect` takes them as keywords. The command line and job files take those that have
-an :class:`Option`: it says what a person reads about them and how they are typed.
+an :class:`dsstan.copies.option_fields.Option`: it says what a person reads about them and how they
+are typed.
 """
 
 from __future__ import annotations
@@ -13,18 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dsstan.copies.keywords import ReleaseKeywords, StrataKeywords
-from dsstan.copies.option_fields import (
-    COPIES,
-    GROUPS,
-    MODEL,
-    PROTECT,
-    RUN,
-    SAMPLER,
-    Option,
-    option,
-    options_of,
-)
+from dsstan.copies.option_fields import COPIES, MODEL, PROTECT, SAMPLER, option, options_of
 from dsstan.core.errors import InputError, check_count, is_number
 from dsstan.core.seeds import root_seed
 from dsstan.core.spelling import spelled
@@ -47,22 +37,6 @@ from dsstan.table.problem import Problem
 from dsstan.table.records.heaps import HeapLike, heap_value
 from dsstan.table.records.households import SITE
 from dsstan.table.rounding import ROUNDINGS
-
-__all__ = [
-    "COPIES",
-    "GROUPS",
-    "MODEL",
-    "PROTECT",
-    "RUN",
-    "SAMPLER",
-    "SEARCH",
-    "Option",
-    "ReleaseKeywords",
-    "ReleaseOptions",
-    "StrataKeywords",
-    "option",
-    "options_of",
-]
 
 SEARCH = "auto"
 """The protection of a release that is searched for; see :func:`dsstan.protect_to`."""

@@ -97,8 +97,10 @@ class StepModel:
                     )
         if self.outcome in COUNTS:
             CountPriors.beside(options.priors)
-        if self.outcome in COUNTS and not protection_of(options.protection).latent:
-            raise InputError(f'a count is protected as "paper" does, got {options.protection!r}')
+            if not protection_of(options.protection).latent:
+                raise InputError(
+                    f'a count is protected as "paper" does, got {options.protection!r}'
+                )
 
     def check_new_places(self) -> None:
         """Refuse a model whose values are known at the places of the table alone.
@@ -129,8 +131,7 @@ class StepModel:
         """The fit, to which only what sets the two fits of a release apart is not given yet."""
         common = options.fitting
         if self.outcome in COUNTS:
-            if options.priors is not None:
-                common["priors"] = CountPriors.beside(options.priors)
+            common["priors"] = CountPriors.beside(options.priors)
             run = partial(fit_counts, problem, self.outcome, offset=self.offset, **common)
             return lambda protection=None, **how: run(**how)
         if self.outcome == "bracketed":

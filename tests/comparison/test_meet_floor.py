@@ -40,7 +40,11 @@ def test_a_floor_that_only_fewer_copies_keep(small, free):
     found = ds.protect_to(small, 0.3, **menu)
     judged(found)
     assert found.met
-    assert 2 <= found.release.copies < 20
+    copies = found.release.copies
+    assert copies in copies_to_try(20, 2)[1:]
+    assert found.release.fit == free
+    more = ds.synthesise(free, 2 * copies, seed=3, progress=False)
+    assert ds.assess(more, floor=str(found.floor), progress=False).verdict == "missed"
     held = ds.protect_to(small, 0.3, copies=100, least_copies=100, **menu)
     judged(held)
     assert not held.met

@@ -101,7 +101,7 @@ def test_a_fit_that_was_kept_without_the_setting_is_uniform(free):
     numbers, asked = pickle.loads(pickle.dumps(old))
     assert numbers == free.priors
     assert asked == free.prior_settings
-    assert numbers.on_surface.__self__.phi_rate == 0.0
+    assert numbers.phi_rate == 0.0
 
 
 @pytest.mark.parametrize("cov_model", ["exponential", "matern52"])

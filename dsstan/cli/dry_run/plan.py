@@ -9,14 +9,13 @@ from typing import Any
 from dsstan.cli.dry_run.estimate import Estimate
 from dsstan.cli.screens import out, say
 from dsstan.cli.session import document, emit
+from dsstan.risk.places.result import LONELY
 
 METHOD = (
     "An estimate: posteriors drawn directly, some iterations of the sampler, and one surface node "
     "and copy of this table, timed on this machine and scaled. Other work on the machine adds to "
     "it, and so do pages, pictures and the first compilation under CmdStan."
 )
-
-_LONELY = " (too few of their group in their cell to inform the copies)"
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,9 @@ class Plan:
                 if words:  # none where every record shares its place
                     say(f"  {'other thresholds':<{width}}  {words}, in {self.what['unit']}s")
             elif value is not None and key not in ("programs", "unit"):  # for scripts
-                more = {"cell_width": f" {self.what.get('unit')}s", "lonely": _LONELY}.get(key, "")
+                more = {"cell_width": f" {self.what.get('unit')}s", "lonely": f" ({LONELY})"}.get(
+                    key, ""
+                )
                 say(f"  {key.replace('_', ' '):<{width}}  {_words(value)}{more}")
         if self.estimate is None:
             say(f"Time and memory can't be estimated: {self.reason}", "yellow")

@@ -303,7 +303,9 @@ class PlaceAssessment(Shown):
     def numbers(self) -> tuple[Part | str, ...]:
         """The tables of both intruders as they are printed, with what to know of them."""
         one, many = ("address", "addresses") if self.by_address else ("cell", "cells")
-        blocks: list[Part | str] = [LONELY] if self.known.lonely.any() else []
+        blocks: list[Part | str] = (
+            [f"Lonely records have {LONELY}."] if self.known.lonely.any() else []
+        )
         if self.earlier:
             several = "s" if self.earlier > 1 else ""
             blocks.append(f"{self.earlier} earlier release{several} counted.")
@@ -329,10 +331,8 @@ class PlaceAssessment(Shown):
         return stages.swaplevel().sort_index()  # by the alphabet, lonely ones and no release first
 
 
-LONELY = (
-    "Lonely records are those whose cell holds too few of their group for any of these to inform "
-    "the copies."
-)
+LONELY = "too few of their group in their cell to inform the copies"
+"""What makes records lonely."""
 LAST_ALONE = "of several modelled columns the floor judges the last one alone"
 NO_FLOOR = "values are not judged without a floor"
 NO_LIMIT = "no limit was asked for, of presence, finding or values"
